@@ -1,0 +1,97 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// RunID names a run: [A-Za-z0-9._-], 1 to 128 bytes, not "." or "..".
+type RunID string
+
+// CallID is the provider's name for a call. It is unique within a batch, is
+// echoed to the model, and is never used as an idempotency key.
+type CallID string
+
+// ToolID is the name under which the model sees a tool: [a-zA-Z0-9_-], at most
+// 64 bytes.
+type ToolID string
+
+// BatchID is "<run>/<step>".
+type BatchID string
+
+// OperationID is "<run>/<step>/<index>", the idempotency key of a call. It stays
+// the same over every attempt and restart.
+type OperationID string
+
+// TicketID names a ticket; same characters as a RunID.
+type TicketID string
+
+// MaxIDBytes bounds RunID, TicketID and CallID.
+const MaxIDBytes = 128
+
+// ErrBadID reports an identifier outside its character set or length.
+var ErrBadID = errors.New("bad identifier")
+
+func validName(kind, s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%s is empty: %w", kind, ErrBadID)
+	case len(s) > MaxIDBytes:
+		return fmt.Errorf("%s is %d bytes, at most %d are allowed: %w", kind, len(s), MaxIDBytes, ErrBadID)
+	case s == "." || s == "..":
+		return fmt.Errorf("%s %q is reserved: %w", kind, s, ErrBadID)
+	}
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-' {
+			continue
+		}
+		return fmt.Errorf("%s %q has %q at byte %d, allowed are A-Z a-z 0-9 . _ -: %w", kind, s, c, i, ErrBadID)
+	}
+	return nil
+}
+
+// Validate reports whether id is well formed; the error wraps ErrBadID.
+func (id RunID) Validate() error { return validName("run id", string(id)) }
+
+// Validate reports whether id is well formed; the error wraps ErrBadID.
+func (id TicketID) Validate() error { return validName("ticket id", string(id)) }
+
+// Validate accepts any non-empty printable ASCII string of at most MaxIDBytes:
+// providers choose these ids, we only echo them.
+func (id CallID) Validate() error {
+	if id == "" {
+		return fmt.Errorf("call id is empty: %w", ErrBadID)
+	}
+	if len(id) > MaxIDBytes {
+		return fmt.Errorf("call id is %d bytes, at most %d are allowed: %w", len(id), MaxIDBytes, ErrBadID)
+	}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return fmt.Errorf("call id %q has a character outside printable ASCII at byte %d: %w", string(id), i, ErrBadID)
+		}
+	}
+	return nil
+}
+
+// NewBatchID joins run and step.
+func NewBatchID(run RunID, step int) BatchID {
+	return BatchID(string(run) + "/" + strconv.Itoa(step))
+}
+
+// NewOperationID joins run, step and the call's index in model order (from 0).
+func NewOperationID(run RunID, step, index int) OperationID {
+	return OperationID(string(run) + "/" + strconv.Itoa(step) + "/" + strconv.Itoa(index))
+}
+
+// ParseBatchID splits "<run>/<step>"; the error wraps ErrBadID.
+func ParseBatchID(id BatchID) (RunID, int, error) {
+	run, s, ok := strings.Cut(string(id), "/")
+	step, err := strconv.Atoi(s)
+	if !ok || err != nil || step < 1 || strconv.Itoa(step) != s {
+		return "", 0, fmt.Errorf("batch id %q is not <run>/<step>: %w", string(id), ErrBadID)
+	}
+	return RunID(run), step, RunID(run).Validate()
+}
