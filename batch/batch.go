@@ -54,6 +54,7 @@ const (
 // Pin is what is fixed for a call when its batch is requested.
 type Pin struct {
 	ToolDigest     string             `json:"tool_digest,omitempty"` // empty: the tool was unknown
+	Plugin         string             `json:"plugin,omitempty"`      // owner of the tool's state keys
 	Target         Target             `json:"target,omitempty"`
 	Capability     RecoveryCapability `json:"capability,omitempty"`
 	Policy         RecoveryPolicy     `json:"policy,omitempty"`

@@ -1,0 +1,154 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// Options are the parts of a Host. Store, Gate and Registry are required.
+type Options struct {
+	Store     batch.Store
+	Gate      batch.Gate
+	Registry  *plugins.Registry
+	Executors map[batch.Target]batch.Executor // a target without one is a placement error
+
+	Logger           *slog.Logger // nil: discard
+	MaxArgumentBytes int          // per call; 0: the engine's default
+	MaxOutputBytes   int          // per call; 0: the engine's default
+
+	// Observe hears of every commit; see batch.Options.
+	Observe func(batch.RunID, []batch.Event)
+
+	// Close releases the parts, in order, when the Host is closed.
+	Close []func() error
+}
+
+// Host runs assistant messages. All methods are safe for concurrent use.
+type Host struct {
+	*Ledger
+	engine *batch.Engine
+	o      Options
+
+	sched     *scheduler
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// New composes a Host, which owns what o.Close releases. It starts nothing.
+func New(o Options) (*Host, error) {
+	if o.Store == nil || o.Gate == nil || o.Registry == nil {
+		return nil, errors.New("host: a store, a gate and a registry are needed")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	h := &Host{o: o}
+	e, err := batch.NewEngine(batch.Options{
+		Store: o.Store, Gate: o.Gate, Executors: o.Executors,
+		Catalog: func() batch.Catalog { return o.Registry.Load() },
+		Logger:  o.Logger, MaxArgumentBytes: o.MaxArgumentBytes, MaxOutputBytes: o.MaxOutputBytes,
+		Observe: h.observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.engine = e
+	h.Ledger = NewLedger(o.Store)
+	h.sched = newScheduler(e, o.Logger)
+	return h, nil
+}
+
+func (h *Host) observe(run batch.RunID, events []batch.Event) {
+	for _, ev := range events {
+		if ev.Kind == batch.EventCallAwaiting {
+			h.sched.poke()
+		}
+	}
+	if h.o.Observe != nil {
+		h.o.Observe(run, events)
+	}
+}
+
+// Start continues every batch that an earlier process left able to go on, and
+// returns when that is done; then tickets fire when their time comes, until
+// Close. A run that cannot be continued is logged and left as it is: it does not
+// keep the host from working. The error is that of ctx, or of the store.
+func (h *Host) Start(ctx context.Context) error {
+	n, err := h.engine.Recover(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		h.o.Logger.Error("some runs could not be continued", "err", err)
+	}
+	if n > 0 {
+		h.o.Logger.Info("continued runs of an earlier process", "runs", n)
+	}
+	h.sched.start()
+	return nil
+}
+
+// Request is a message to run, and for whom.
+type Request struct {
+	Run       batch.RunID // empty: a fresh run
+	Step      int         // 0: the run's next
+	Principal string
+	Agent     string
+	Labels    map[string]string
+	Message   *Message
+}
+
+// Run executes the message's calls as one batch and returns the result, published
+// or parked. Submission is idempotent as batch.Engine.Submit says.
+func (h *Host) Run(ctx context.Context, r Request) (*Result, error) {
+	if r.Message == nil {
+		return nil, errors.New("host: a request needs a message")
+	}
+	if r.Run == "" {
+		r.Run = batch.NewRunID(now())
+	}
+	b, err := h.engine.Submit(ctx, &batch.Request{
+		Run: r.Run, Step: r.Step, Principal: r.Principal, Agent: r.Agent, Labels: r.Labels,
+		Dialect: string(r.Message.Dialect), Message: r.Message.Raw, Calls: r.Message.Calls,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.result(ctx, b)
+}
+
+// Decide records a decision on a ticket and continues its batch. The result is
+// set, besides batch.ErrTicketLate, when a late decision let the batch go on.
+func (h *Host) Decide(ctx context.Context, id batch.TicketID, a batch.TicketAnswer) (*Result, error) {
+	b, err := h.engine.Decide(ctx, id, a)
+	if b == nil {
+		return nil, err
+	}
+	r, rerr := h.result(ctx, b)
+	return r, errors.Join(err, rerr)
+}
+
+// Tools lists the tools in force, by name.
+func (h *Host) Tools() []*plugins.Tool { return h.o.Registry.Load().Tools() }
+
+// Tool returns a tool in force by the name the model sees.
+func (h *Host) Tool(name batch.ToolID) (*plugins.Tool, bool) { return h.o.Registry.Load().Tool(name) }
+
+// Close stops the scheduler, waits for what it has under way, and releases the
+// parts. Calls in flight must have ended: cancel their contexts first.
+func (h *Host) Close() error {
+	h.closeOnce.Do(func() {
+		h.sched.stop()
+		var errs []error
+		for _, f := range h.o.Close {
+			errs = append(errs, f())
+		}
+		h.closeErr = errors.Join(errs...)
+	})
+	return h.closeErr
+}

@@ -1,0 +1,224 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/batch"
+)
+
+// Ledger is the read-only view on a store: it lists and shows what is committed
+// and never executes or changes anything. Safe for concurrent use.
+type Ledger struct {
+	store batch.Store
+}
+
+// NewLedger returns a view on store, which the caller keeps.
+func NewLedger(store batch.Store) *Ledger { return &Ledger{store: store} }
+
+// RunSummary is one line of a list of runs.
+type RunSummary struct {
+	Run       batch.RunID `json:"run"`
+	Status    RunStatus   `json:"status"`
+	Steps     int         `json:"steps"` // highest step requested
+	Principal string      `json:"principal,omitempty"`
+	Agent     string      `json:"agent,omitempty"`
+	CreatedAt time.Time   `json:"created_at"`
+	UpdatedAt time.Time   `json:"updated_at"`
+}
+
+// RunStatus is where a run stands.
+type RunStatus string
+
+// The run statuses.
+const (
+	RunIdle        RunStatus = "idle"        // every step is published
+	RunParked      RunStatus = "parked"      // a call waits on a ticket
+	RunInterrupted RunStatus = "interrupted" // a step is open and waits on nothing: in progress, or left by a process that stopped
+)
+
+// Runs lists all runs, newest first.
+func (l *Ledger) Runs(ctx context.Context) ([]RunSummary, error) {
+	runs, err := l.store.Runs(ctx, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	open, err := l.store.Tickets(ctx, batch.TicketFilter{Open: true})
+	if err != nil {
+		return nil, err
+	}
+	waiting := map[batch.RunID]bool{}
+	for _, t := range open {
+		waiting[t.Run] = true
+	}
+	out := make([]RunSummary, 0, len(runs))
+	for _, r := range runs {
+		out = append(out, summarize(r, waiting[r.ID]))
+	}
+	sortNewest(out)
+	return out, nil
+}
+
+func summarize(r *batch.Run, waiting bool) RunSummary {
+	s := RunSummary{
+		Run: r.ID, Status: RunIdle, Steps: r.LastStep, Principal: r.Principal, Agent: r.Agent,
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+	}
+	if r.OpenStep != 0 {
+		s.Status = RunInterrupted
+		if waiting {
+			s.Status = RunParked
+		}
+	}
+	return s
+}
+
+// RunView is a run with everything that is committed of it.
+type RunView struct {
+	RunSummary
+	Labels  map[string]string          `json:"labels,omitempty"`
+	Batches []BatchView                `json:"batches"`
+	State   map[string]json.RawMessage `json:"state"` // published, by "<plugin>/<key>"
+}
+
+// BatchView is a batch with its calls.
+type BatchView struct {
+	Batch       batch.BatchID    `json:"batch"`
+	Phase       batch.BatchPhase `json:"phase"`
+	RequestedAt time.Time        `json:"requested_at"`
+	PublishedAt time.Time        `json:"published_at,omitzero"`
+	Catalog     string           `json:"catalog"`
+	Calls       []CallView       `json:"calls"`
+}
+
+// CallView is a call with its decisions and, for the operator, its outcome also
+// while the batch is still open.
+type CallView struct {
+	CallResult
+	Operation batch.OperationID       `json:"operation"`
+	Arguments string                  `json:"arguments"`
+	Answer    batch.Answer            `json:"answer,omitempty"`
+	Attempt   int                     `json:"attempt"`
+	Recovery  batch.RecoveryPolicy    `json:"recovery,omitempty"`
+	Reason    string                  `json:"reason,omitempty"`
+	StartedAt time.Time               `json:"started_at,omitzero"`
+	EndedAt   time.Time               `json:"ended_at,omitzero"`
+	Decisions []*batch.DecisionRecord `json:"decisions"`
+	Ticket    *batch.Ticket           `json:"ticket,omitempty"`
+}
+
+// Took is how long the last attempt ran; zero when none ended.
+func (c *CallView) Took() time.Duration {
+	if c.StartedAt.IsZero() || c.EndedAt.IsZero() {
+		return 0
+	}
+	return c.EndedAt.Sub(c.StartedAt)
+}
+
+// Text is the plain-text view of the outcome, or of why there is none yet.
+func (c *CallView) Text() string {
+	if c.Phase.Terminal() {
+		return (&batch.Output{Content: c.Content}).Text()
+	}
+	if c.Ticket != nil && c.Phase == batch.PhaseAwaiting {
+		return "waits on ticket " + string(c.Ticket.ID)
+	}
+	return ""
+}
+
+// Show returns a run with its batches; the error wraps batch.ErrNotFound when
+// there is no such run.
+func (l *Ledger) Show(ctx context.Context, id batch.RunID) (*RunView, error) {
+	r, err := l.store.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	tickets, err := l.store.Tickets(ctx, batch.TicketFilter{Run: id})
+	if err != nil {
+		return nil, err
+	}
+	decisions, err := l.store.Decisions(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := &RunView{Labels: r.Labels, Batches: []BatchView{}}
+	if v.State, err = l.store.State(ctx, id); err != nil {
+		return nil, err
+	}
+	byTicket, byOp := map[batch.TicketID]*batch.Ticket{}, map[batch.OperationID][]*batch.DecisionRecord{}
+	waiting := false
+	for _, t := range tickets {
+		byTicket[t.ID] = t
+		waiting = waiting || t.Status == batch.TicketOpen
+	}
+	for _, d := range decisions {
+		byOp[d.Operation] = append(byOp[d.Operation], d)
+	}
+	v.RunSummary = summarize(r, waiting)
+	for step := 1; step <= r.LastStep; step++ {
+		b, err := l.store.Batch(ctx, id, step)
+		if err != nil {
+			return nil, err
+		}
+		v.Batches = append(v.Batches, viewBatch(b, byTicket, byOp))
+	}
+	return v, nil
+}
+
+func viewBatch(b *batch.Batch, tickets map[batch.TicketID]*batch.Ticket, decisions map[batch.OperationID][]*batch.DecisionRecord) BatchView {
+	v := BatchView{
+		Batch: b.ID(), Phase: b.Phase, RequestedAt: b.RequestedAt, PublishedAt: b.FinalizedAt,
+		Catalog: b.CatalogFingerprint, Calls: make([]CallView, len(b.Calls)),
+	}
+	for i := range b.Calls {
+		c := &b.Calls[i]
+		cv := CallView{
+			CallResult: CallResult{
+				CallID: c.Call.ID, Tool: c.Call.Tool, Phase: c.Phase,
+				Content: []batch.ContentBlock{}, Executed: executed(c),
+			},
+			Operation: c.Call.Operation(), Arguments: string(c.Call.Arguments), Answer: c.Answer, Attempt: c.Attempt,
+			Recovery: c.Pin.Policy, Reason: c.Reason, StartedAt: c.StartedAt, EndedAt: c.EndedAt,
+			Decisions: decisions[c.Call.Operation()], Ticket: tickets[c.Ticket],
+		}
+		var kind batch.TicketKind
+		if cv.Ticket != nil {
+			kind = cv.Ticket.Kind
+		}
+		cv.Disposition = c.Disposition(kind)
+		if c.Output != nil {
+			cv.IsError = c.Output.IsError
+			cv.Content = append(cv.Content, c.Output.Content...)
+		}
+		if cv.Decisions == nil {
+			cv.Decisions = []*batch.DecisionRecord{}
+		}
+		v.Calls[i] = cv
+	}
+	return v
+}
+
+// Tickets lists tickets by creation time; open only unless all is set.
+func (l *Ledger) Tickets(ctx context.Context, all bool) ([]*batch.Ticket, error) {
+	return l.store.Tickets(ctx, batch.TicketFilter{Open: !all})
+}
+
+// Ticket returns one ticket.
+func (l *Ledger) Ticket(ctx context.Context, id batch.TicketID) (*batch.Ticket, error) {
+	return l.store.Ticket(ctx, id)
+}
+
+// Batch returns what a batch has come to, as the run that submitted it saw it.
+func (l *Ledger) Batch(ctx context.Context, run batch.RunID, step int) (*Result, error) {
+	b, err := l.store.Batch(ctx, run, step)
+	if err != nil {
+		return nil, err
+	}
+	return l.result(ctx, b)
+}
+
+func sortNewest(runs []RunSummary) {
+	slices.SortStableFunc(runs, func(a, b RunSummary) int { return b.CreatedAt.Compare(a.CreatedAt) })
+}

@@ -1,0 +1,112 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/batch"
+)
+
+const (
+	// rescan bounds how long the scheduler trusts its timer: a wall clock that is
+	// set, or a machine that slept, moves due times against monotonic timers.
+	rescan = time.Minute
+	// rest keeps a ticket that fails to settle from being tried in a tight loop.
+	rest = time.Second
+)
+
+// scheduler resumes runs whose ticket settles by itself. One goroutine waits for
+// the next due time; each due run is resumed on its own, so that a slow one does
+// not delay the others.
+type scheduler struct {
+	engine *batch.Engine
+	log    *slog.Logger
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	cancel context.CancelFunc
+	busy   map[batch.RunID]bool
+	wg     sync.WaitGroup
+}
+
+func newScheduler(e *batch.Engine, log *slog.Logger) *scheduler {
+	return &scheduler{engine: e, log: log, wake: make(chan struct{}, 1), busy: map[batch.RunID]bool{}}
+}
+
+// poke makes the scheduler look again; it never blocks.
+func (s *scheduler) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *scheduler) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.wg.Go(func() { s.loop(ctx) })
+}
+
+func (s *scheduler) stop() {
+	s.mu.Lock()
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+func (s *scheduler) loop(ctx context.Context) {
+	for {
+		wait := rescan
+		runs, next, err := s.engine.Due(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.log.Error("cannot look for due tickets", "err", err)
+		case len(runs) > 0:
+			for _, r := range runs {
+				s.resume(ctx, r)
+			}
+			wait = rest
+		case !next.IsZero():
+			wait = min(wait, max(time.Until(next), time.Millisecond))
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-s.wake:
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}
+
+func (s *scheduler) resume(ctx context.Context, run batch.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[run] {
+		return
+	}
+	s.busy[run] = true
+	s.wg.Go(func() {
+		if _, err := s.engine.Resume(ctx, run); err != nil && ctx.Err() == nil {
+			s.log.Error("cannot continue a run whose ticket is due", "run", run, "err", err)
+		}
+		s.mu.Lock()
+		delete(s.busy, run)
+		s.mu.Unlock()
+	})
+}
+
+func now() time.Time { return time.Now() }
