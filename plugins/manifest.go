@@ -120,6 +120,7 @@ type Plugin struct {
 	// Effective is manifest ∩ grant, with memory and timeout clamped to the
 	// operator's limits (never zero). OutputMiB is the operator's ceiling.
 	Effective Capabilities
+	Grant     *Grant // the operator's, whose host folders stand behind Effective.Paths; nil: none
 	OutputMiB int
 	Config    map[string]string         // [plugin.config]
 	Recovery  map[string]RecoveryChoice // [plugin.recovery], by tool id within the plugin
@@ -128,6 +129,13 @@ type Plugin struct {
 
 // RecoveryChoice is what the operator pins for a tool.
 type RecoveryChoice struct {
-	Policy      batch.RecoveryPolicy
-	MaxAttempts int // 0: batch.DefaultMaxAttempts
+	Policy      batch.RecoveryPolicy // empty: never_replay
+	MaxAttempts int                  // 0: batch.DefaultMaxAttempts
+}
+
+func (c RecoveryChoice) policy() batch.RecoveryPolicy {
+	if c.Policy == "" {
+		return batch.NeverReplay
+	}
+	return c.Policy
 }

@@ -1,0 +1,163 @@
+package plugins
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Grant is what an operator lets a plugin use: [plugin.grant]. Entries are
+// compared by name with the manifest's; a grant may leave out or lower what the
+// manifest asks for and must not name anything else.
+type Grant struct {
+	Hosts    []string
+	Paths    map[string]PathGrant // by guest path
+	Commands []string
+}
+
+// PathGrant is the host folder behind a guest path.
+type PathGrant struct {
+	Host   string
+	Mode   string // "ro" or "rw"; empty: what the manifest asks for
+	MaxMiB int    // quota, 0: none
+}
+
+func (g *Grant) clone() *Grant {
+	if g == nil {
+		return nil
+	}
+	return &Grant{Hosts: slices.Clone(g.Hosts), Paths: maps.Clone(g.Paths), Commands: slices.Clone(g.Commands)}
+}
+
+// effective intersects the manifest's capabilities with the grant and clamps
+// memory and timeout. Secrets are never effective: nothing grants them yet. The
+// problems are what the grant names beyond the manifest.
+func effective(c Capabilities, g *Grant, l Limits) (Capabilities, []string) {
+	e := Capabilities{MemoryMiB: l.MemoryMiB, Timeout: l.Timeout}
+	if c.MemoryMiB > 0 {
+		e.MemoryMiB = min(c.MemoryMiB, l.MemoryMiB)
+	}
+	if c.Timeout > 0 {
+		e.Timeout = min(c.Timeout, l.Timeout)
+	}
+	if g == nil {
+		return e, nil
+	}
+	var problems []string
+	e.Hosts = intersect("hosts", c.Hosts, g.Hosts, strings.ToLower, &problems)
+	e.Commands = intersect("commands", c.Commands, g.Commands, func(s string) string { return s }, &problems)
+	for _, p := range sortedKeys(g.Paths) {
+		asked, ok := c.Paths[p]
+		if !ok {
+			problems = append(problems, notAsked("paths", p, sortedKeys(c.Paths)))
+			continue
+		}
+		give := g.Paths[p]
+		mode := give.Mode
+		if mode == "" {
+			mode = asked
+		}
+		switch {
+		case mode != "ro" && mode != "rw":
+			problems = append(problems, fmt.Sprintf(`grant.paths: %q has mode %q, write "ro" or "rw"`, p, clip(mode, 40)))
+		case mode == "rw" && asked == "ro":
+			problems = append(problems, fmt.Sprintf(`grant.paths: %q is granted "rw" but the manifest asks for "ro", write "ro"`, p))
+		case give.Host == "":
+			problems = append(problems, fmt.Sprintf("grant.paths: %q has no host folder, set host", p))
+		case give.MaxMiB < 0:
+			problems = append(problems, fmt.Sprintf("grant.paths: %q has max_mib %d, write 0 for none or a size", p, give.MaxMiB))
+		default:
+			if e.Paths == nil {
+				e.Paths = map[string]string{}
+			}
+			e.Paths[p] = mode
+		}
+	}
+	return e, problems
+}
+
+func intersect(key string, asked, given []string, normal func(string) string, problems *[]string) []string {
+	var out []string
+	for _, raw := range given {
+		name := normal(raw)
+		switch {
+		case !slices.Contains(asked, name):
+			*problems = append(*problems, notAsked(key, raw, asked))
+		case !slices.Contains(out, name):
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func notAsked(key, name string, asked []string) string {
+	if len(asked) == 0 {
+		return fmt.Sprintf("grant.%s: the manifest asks for no %s, remove %q", key, key, clip(name, 80))
+	}
+	return fmt.Sprintf("grant.%s: the manifest does not ask for %q, it asks for %s%s",
+		key, clip(name, 80), clip(strings.Join(asked, ", "), 300), didYouMean(name, asked))
+}
+
+// MissingGrants returns the lines of host.toml that would grant what the manifest
+// asks for and the operator has not granted, empty when there is nothing. Host
+// folders are left as "…" to fill in.
+func (p *Plugin) MissingGrants() string {
+	c, e := p.Manifest.Capabilities, p.Effective
+	var lines []string
+	if missing(c.Hosts, e.Hosts) {
+		lines = append(lines, "hosts = "+tomlList(c.Hosts))
+	}
+	var paths []string
+	lacking := false
+	for _, g := range sortedKeys(c.Paths) {
+		host := "…"
+		if p.Grant != nil && p.Grant.Paths[g].Host != "" {
+			host = p.Grant.Paths[g].Host
+		}
+		lacking = lacking || e.Paths[g] != c.Paths[g]
+		paths = append(paths, fmt.Sprintf("%s = { host = %s, mode = %s }", tomlString(g), tomlString(host), tomlString(c.Paths[g])))
+	}
+	if lacking {
+		lines = append(lines, "paths = { "+strings.Join(paths, ", ")+" }")
+	}
+	if missing(c.Commands, e.Commands) {
+		lines = append(lines, "commands = "+tomlList(c.Commands))
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "[plugin.grant]\n" + strings.Join(lines, "\n") + "\n"
+}
+
+func missing(asked, given []string) bool {
+	return slices.ContainsFunc(asked, func(a string) bool { return !slices.Contains(given, a) })
+}
+
+func tomlList(items []string) string {
+	quoted := make([]string, len(items))
+	for i, s := range items {
+		quoted[i] = tomlString(s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// tomlString writes a TOML basic string.
+func tomlString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < 0x20 || r == 0x7f:
+			b.WriteString(`\u` + fmt.Sprintf("%04X", r))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
