@@ -42,7 +42,7 @@
 #define AW_IMPORT(module, name) __attribute__((import_module(module), import_name(name)))
 #define AW_ENV(name) AW_IMPORT("extism:host/env", #name)
 #define AW_USER(name) AW_IMPORT("extism:host/user", #name)
-#define AW_API static inline __attribute__((unused))
+#define AW_API static __attribute__((unused))
 
 /* ---- the raw ABI: every uint64_t is an offset or a length in Extism's memory */
 
