@@ -1,0 +1,192 @@
+package wasm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+const (
+	extismEnv  = "extism:host/env"
+	extismUser = "extism:host/user"
+	wasiModule = wasi_snapshot_preview1.ModuleName
+)
+
+// extismFunctions is what Extism's Go SDK offers under extism:host/env.
+var extismFunctions = map[string]signature{
+	"alloc": "i64>i64", "free": "i64>", "length": "i64>i64", "length_unsafe": "i64>i64", "reset": ">",
+	"load_u8": "i64>i32", "load_u64": "i64>i64", "store_u8": "i64,i32>", "store_u64": "i64,i64>",
+	"input_load_u8": "i64>i32", "input_load_u64": "i64>i64", "input_length": ">i64", "input_offset": ">i64",
+	"input_set": "i64,i64>", "output_set": "i64,i64>", "output_length": ">i64", "output_offset": ">i64",
+	"error_set": "i64>", "error_get": ">i64", "memory_bytes": ">i64",
+	"config_get": "i64>i64", "var_get": "i64>i64", "var_set": "i64,i64>",
+	"http_request": "i64,i64>i64", "http_status_code": ">i32", "http_headers": ">i64",
+	"log_trace": "i64>", "log_debug": "i64>", "log_info": "i64>", "log_warn": "i64>", "log_error": "i64>",
+	"get_log_level": ">i32",
+}
+
+// wasiFunctions asks wazero what it offers, so that the list is never out of date.
+var wasiFunctions = sync.OnceValues(func() (map[string]signature, error) {
+	ctx := context.Background()
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
+	defer rt.Close(ctx)
+	c, err := wasi_snapshot_preview1.NewBuilder(rt).Compile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := map[string]signature{}
+	for name, def := range c.ExportedFunctions() {
+		list[name] = newSignature(def.ParamTypes(), def.ResultTypes())
+	}
+	return list, nil
+})
+
+func newSignature(params, results []byte) signature {
+	side := func(types []byte) string {
+		names := make([]string, len(types))
+		for i, t := range types {
+			names[i] = valueTypeName(t)
+		}
+		return strings.Join(names, ",")
+	}
+	return signature(side(params) + ">" + side(results))
+}
+
+// admit reads the module of p and refuses it where it could not run as its
+// manifest says. It returns the bytes to compile.
+func admit(p *plugins.Plugin) (*module, []byte, error) {
+	refuse := func(format string, a ...any) (*module, []byte, error) {
+		return nil, nil, fmt.Errorf("plugin %s: module %s: %w", p.Manifest.ID, p.Manifest.Module.Path, fmt.Errorf(format, a...))
+	}
+	if sum := sha256.Sum256(p.Module); hex.EncodeToString(sum[:]) != p.Manifest.Module.SHA256 {
+		return refuse("its SHA-256 is %x, the manifest says %s: put back the module that was signed, or sign again", sum, p.Manifest.Module.SHA256)
+	}
+	m, err := parseModule(p.Module)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	if err := checkImports(m, p.Manifest.Module.ABI); err != nil {
+		return refuse("%w", err)
+	}
+	if err := checkExports(m, p.Manifest); err != nil {
+		return refuse("%w", err)
+	}
+	if need, limit := uint64(m.memMin)*pageBytes, mebibytes(memoryMiB(p)); need > limit {
+		return refuse("its memory starts at %s and the limit is %s: raise capabilities.memory_mib (and [limits].memory_mib, which caps it)",
+			formatBytes(need), formatBytes(limit))
+	}
+	code, err := m.boundTables(p.Module)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	return m, code, nil
+}
+
+func checkImports(m *module, abi plugins.ABI) error {
+	wasi, err := wasiFunctions()
+	if err != nil {
+		return fmt.Errorf("the host cannot list its WASI functions: %w", err)
+	}
+	var bad, hints []string
+	add := func(what, hint string) {
+		bad = append(bad, what)
+		if !slices.Contains(hints, hint) {
+			hints = append(hints, hint)
+		}
+	}
+	for _, imp := range m.imports {
+		var offered map[string]signature
+		switch {
+		case imp.module == wasiModule:
+			offered = wasi
+		case imp.module == extismEnv && abi == plugins.ABIExtism:
+			offered = extismFunctions
+		case imp.module == extismUser && abi == plugins.ABIExtism:
+			offered = awakenFunctions
+		}
+		sig, known := offered[imp.name]
+		switch {
+		case known && imp.kind == "function" && imp.sig == sig:
+		case known && imp.kind == "function":
+			add(fmt.Sprintf("%s with type %s", imp, imp.sig), fmt.Sprintf("%s has type %s: declare it so", imp.name, sig))
+		default:
+			add(imp.String(), importHint(imp, abi))
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	const most = 20
+	if len(bad) > most {
+		bad = append(bad[:most], fmt.Sprintf("and %d more", len(bad)-most))
+	}
+	return fmt.Errorf("it imports what this host does not offer: %s (%s)", strings.Join(bad, ", "), strings.Join(hints, "; "))
+}
+
+func importHint(imp importRef, abi plugins.ABI) string {
+	switch {
+	case imp.module == extismUser && (imp.name == "awaken_secret_get" || imp.name == "awaken_exec"):
+		return imp.name + " is not available in this release: build the plugin without it"
+	case abi == plugins.ABIWASI && (imp.module == extismEnv || imp.module == extismUser):
+		return `it is an Extism plugin: set abi = "extism" in the manifest`
+	case imp.module == extismUser:
+		return "the host functions are " + strings.Join(sortedKeys(awakenFunctions), ", ")
+	case imp.module == extismEnv:
+		return "it was built with a newer or damaged Extism PDK"
+	case imp.module == "env":
+		return "functions of env are symbols the linker did not find: link the library that defines them, or build without --allow-undefined"
+	case imp.module == "wasi_unstable":
+		return "it was built for an old preview of WASI: build for wasi_snapshot_preview1 (wasm32-wasip1)"
+	case strings.HasPrefix(imp.module, "wasi:"):
+		return "it was built for WASI preview 2: build for wasm32-wasip1"
+	case imp.module == "gojs" || imp.module == "go":
+		return "it was built with GOOS=js: use GOOS=wasip1"
+	case strings.HasPrefix(imp.module, "__wbindgen") || imp.module == "wbg":
+		return "it was built for a browser with wasm-bindgen: build for wasm32-wasip1"
+	}
+	return "offered are " + wasiModule + orExtism(abi)
+}
+
+func orExtism(abi plugins.ABI) string {
+	if abi == plugins.ABIExtism {
+		return ", " + extismEnv + " and " + extismUser
+	}
+	return " and nothing else"
+}
+
+func checkExports(m *module, manifest *plugins.Manifest) error {
+	sig, hasStart := m.funcs["_start"]
+	if manifest.Module.ABI == plugins.ABIWASI {
+		switch {
+		case !hasStart:
+			return fmt.Errorf(`abi = "wasi" runs a command module and this one does not export _start (it exports %s): build it as a program and not as a library, or set abi = "extism"`, m.exportNames())
+		case sig != ">":
+			return fmt.Errorf("its _start has type %s, a command's takes and returns nothing", sig)
+		}
+		return nil
+	}
+	if hasStart {
+		return fmt.Errorf(`it exports _start, so it is a program that ends after one run: build it as a library (Go: GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared; C: -mexec-model=reactor; Rust: crate-type = ["cdylib"]), or set abi = "wasi"`)
+	}
+	for _, t := range manifest.Tools {
+		sig, ok := m.funcs[t.Export]
+		if !ok {
+			return fmt.Errorf("tool %q names the export %q, which it does not have; it exports %s", t.ID, t.Export, m.exportNames())
+		}
+		switch sig {
+		case ">", ">i32", ">i64":
+		default:
+			return fmt.Errorf("tool %q: its export %q has type %s; an Extism function takes nothing and returns nothing or one number", t.ID, t.Export, sig)
+		}
+	}
+	return nil
+}

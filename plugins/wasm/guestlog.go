@@ -1,0 +1,114 @@
+package wasm
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+
+	"github.com/awaken-agents/awaken-host/batch"
+)
+
+// What one call may log. More is counted and dropped.
+const (
+	maxLogLine  = 4 << 10 // bytes
+	maxLogLines = 200
+)
+
+// guestLog passes what a guest says during one call to the host's logger. It is
+// used by the goroutine of the call only.
+type guestLog struct {
+	logger *slog.Logger
+	attrs  []any
+	lines  int
+	lost   int
+}
+
+func newGuestLog(logger *slog.Logger, plugin string, call *batch.Call) guestLog {
+	return guestLog{logger: logger, attrs: []any{"plugin", plugin, "tool", string(call.Tool), "operation", string(call.Operation())}}
+}
+
+// say logs one line of the guest's.
+func (l *guestLog) say(level slog.Level, source, message string) {
+	if l.lines >= maxLogLines {
+		l.lost++
+		return
+	}
+	l.lines++
+	ctx := context.Background()
+	if !l.logger.Enabled(ctx, level) {
+		return
+	}
+	l.logger.With(l.attrs...).Log(ctx, level, "guest", "source", source, "text", printable(message, maxLogLine))
+}
+
+// end reports what was dropped.
+func (l *guestLog) end() {
+	if l.lost > 0 {
+		l.logger.With(l.attrs...).Warn("a guest logged more than one call may, the rest was dropped", "kept", l.lines, "dropped", l.lost)
+	}
+}
+
+// lineWriter is a guest's standard output or error when it is not the result: its
+// lines go to the log of the current call.
+type lineWriter struct {
+	log    *guestLog // of the current call; nil between calls
+	level  slog.Level
+	source string
+	part   []byte
+	tail   *tail // nil: not kept
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	if w.tail != nil {
+		w.tail.add(p)
+	}
+	n := len(p)
+	for w.log != nil {
+		line, rest, whole := bytes.Cut(p, []byte{'\n'})
+		// A line without end is cut, not collected: it could be the whole memory.
+		if room := maxLogLine + 1 - len(w.part); room > 0 {
+			w.part = append(w.part, line[:min(len(line), room)]...)
+		}
+		if !whole {
+			break
+		}
+		w.flush()
+		p = rest
+	}
+	return n, nil
+}
+
+func (w *lineWriter) flush() {
+	if len(w.part) > 0 && w.log != nil {
+		w.log.say(w.level, w.source, string(bytes.TrimRight(w.part, "\r")))
+	}
+	w.part = w.part[:0]
+}
+
+// tail keeps the end of a stream.
+type tail struct {
+	buf []byte
+	cut bool
+}
+
+const maxTail = 4 << 10
+
+func (t *tail) add(p []byte) {
+	if len(p) > maxTail {
+		p, t.cut = p[len(p)-maxTail:], true
+	}
+	if over := len(t.buf) + len(p) - maxTail; over > 0 {
+		t.buf, t.cut = append(t.buf[:0], t.buf[over:]...), true
+	}
+	t.buf = append(t.buf, p...)
+}
+
+func (t *tail) String() string {
+	s := string(bytes.TrimSpace(t.buf))
+	if t.cut {
+		s = "…" + s
+	}
+	return printable(s, 2*maxTail)
+}
+
+func (t *tail) reset() { t.buf, t.cut = t.buf[:0], false }

@@ -1,0 +1,273 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// Why the host ended a guest; causes of the call's context.
+var (
+	errTimeout = errors.New("timeout")
+	errOutput  = errors.New("output limit")
+)
+
+// invocation is one call on its way through the runtime.
+type invocation struct {
+	r      *Runtime
+	plugin *plugins.Plugin
+	spec   *plugins.ToolSpec
+	call   *batch.Call
+	limits limits
+	input  []byte
+	guest  guestCall
+}
+
+// invoke runs one call of a tool of p. See batch.Executor for what it returns.
+func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.ToolSpec, call *batch.Call) (out *batch.Output, err error) {
+	if err := r.enter(); err != nil {
+		return nil, unavailable(call, err)
+	}
+	defer r.leave()
+	dispatched := false
+	defer func() {
+		if rec := recover(); rec != nil {
+			kind := batch.ToolErrorUnavailable
+			if dispatched {
+				kind = batch.ToolErrorExecution
+			}
+			out, err = nil, &batch.ToolError{Kind: kind, Msg: fmt.Sprintf("tool %s: the Wasm runtime failed: %v", call.Tool, rec)}
+		}
+	}()
+	l, err := r.acquire(ctx, p)
+	if err != nil {
+		return nil, unavailable(call, err)
+	}
+	defer r.release(l)
+	v := &invocation{r: r, plugin: p, spec: spec, call: call, limits: limitsOf(p, call.Grant)}
+	if v.input, err = encodeInput(spec.Encoding.Input, call.Arguments); err != nil {
+		return nil, &batch.ToolError{Kind: batch.ToolErrorInvalidArguments, Msg: fmt.Sprintf("tool %s", call.Tool), Err: err}
+	}
+	if out := v.refuseSize(l.program.module); out != nil {
+		return out, nil
+	}
+	v.guest = guestCall{call: call, log: newGuestLog(r.log, p.Manifest.ID, call)}
+	defer v.guest.log.end()
+	if p.Manifest.Module.ABI == plugins.ABIWASI {
+		return v.runCommand(ctx, l, &dispatched)
+	}
+	return v.runExport(ctx, l, &dispatched)
+}
+
+func unavailable(call *batch.Call, err error) error {
+	return &batch.ToolError{Kind: batch.ToolErrorUnavailable, Msg: fmt.Sprintf("tool %s did not start", call.Tool), Err: err}
+}
+
+// refuseSize answers a call that cannot fit before anything runs: Extism takes an
+// input it has no room for as an empty one.
+func (v *invocation) refuseSize(m *module) *batch.Output {
+	if start := uint64(m.memMin) * pageBytes; start > v.limits.memory {
+		return v.fail("needs %s of memory to start and may have %s (%s)", formatBytes(start), formatBytes(v.limits.memory), v.limits.memoryBy)
+	}
+	room := v.limits.memory
+	if v.plugin.Manifest.Module.ABI == plugins.ABIExtism {
+		room -= uint64(m.memMin) * pageBytes
+	}
+	if need := uint64(len(v.input)); need > room {
+		return v.fail("got an input of %s, which does not fit into its memory limit of %s (%s)", formatBytes(need), formatBytes(v.limits.memory), v.limits.memoryBy)
+	}
+	return nil
+}
+
+// fail is the result of a tool that failed, in words for the model and the author.
+func (v *invocation) fail(format string, a ...any) *batch.Output {
+	return batch.ErrorOutput(v.call.ID, fmt.Sprintf("tool %s %s", v.call.Tool, fmt.Sprintf(format, a...)))
+}
+
+// admit waits for a free slot among the running calls.
+func (v *invocation) admit(ctx context.Context) (release func(), err error) {
+	select {
+	case v.r.slots <- struct{}{}:
+		return func() { <-v.r.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-v.r.base.Done():
+		return nil, ErrClosed
+	}
+}
+
+// deadline returns the context the guest runs under; its cause says who ended it.
+func (v *invocation) deadline(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(v.limits.timeout, func() { cancel(errTimeout) })
+	stop := context.AfterFunc(v.r.base, func() { cancel(ErrClosed) })
+	return ctx, func(cause error) {
+		timer.Stop()
+		stop()
+		cancel(cause)
+	}
+}
+
+// runExport calls an Extism export.
+func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool) (*batch.Output, error) {
+	isolation := v.spec.Isolation
+	if v.call.Grant != nil || isolation != plugins.IsolationRun && isolation != plugins.IsolationShared {
+		isolation = plugins.IsolationCall // limits and rights are the instance's
+	}
+	var inst *instance
+	keep := func(*instance) {}
+	switch isolation {
+	case plugins.IsolationRun:
+		slot, err := l.pool.takeRun(ctx, v.call.Run)
+		if err != nil {
+			return nil, unavailable(v.call, err)
+		}
+		inst, slot.inst = slot.inst, nil
+		if inst == nil {
+			v.r.boundRunInstances()
+		}
+		defer func() { l.pool.giveRun(v.call.Run, slot, inst) }()
+		keep = func(i *instance) { inst = i }
+	case plugins.IsolationShared:
+		keep = func(i *instance) {
+			if i != nil && !l.pool.giveShared(i, v.r.opts.MaxConcurrent) {
+				i.close()
+			}
+		}
+	}
+	release, err := v.admit(ctx)
+	if err != nil {
+		return nil, unavailable(v.call, err)
+	}
+	defer release()
+	if isolation == plugins.IsolationShared {
+		inst = l.pool.takeShared()
+	}
+	gctx, cancel := v.deadline(ctx)
+	defer cancel(nil)
+	live := inst
+	if live == nil {
+		// With a start section, code of the guest runs while it is instantiated.
+		*dispatched = l.program.module.hasStart
+		live, err = newInstance(gctx, l.program, v.plugin, v.limits.memory, v.r.log)
+		if err != nil {
+			return v.ended(gctx, live.budget, "", err, *dispatched)
+		}
+	}
+	if err := gctx.Err(); err != nil && !*dispatched {
+		keep(live)
+		if isolation == plugins.IsolationCall {
+			live.close()
+		}
+		return v.ended(gctx, live.budget, "", err, false)
+	}
+	*dispatched = true
+	keep(nil)
+	a := live.call(gctx, v.spec.Export, v.input, &v.guest)
+	if isolation != plugins.IsolationCall && a.err == nil && !live.budget.kernelRefused &&
+		live.calls < v.r.opts.CallsPerInstance && live.renew() {
+		keep(live)
+	} else {
+		live.close()
+	}
+	if a.err != nil {
+		return v.ended(gctx, live.budget, live.tail.String(), a.err, true)
+	}
+	return v.output(a, live.budget), nil
+}
+
+// ended says why a guest did not come to an end of its own.
+func (v *invocation) ended(ctx context.Context, b *budget, stderr string, err error, dispatched bool) (*batch.Output, error) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errTimeout):
+		return v.fail("ran longer than its timeout of %s (%s)", v.limits.timeout, v.limits.timeoutBy), nil
+	case errors.Is(cause, errOutput):
+		return v.fail("wrote more than %s, the limit of one output ([limits].output_mib)", formatBytes(uint64(v.limits.output))), nil
+	case cause != nil && !dispatched:
+		return nil, unavailable(v.call, cause)
+	case cause != nil:
+		return nil, &batch.ToolError{Kind: batch.ToolErrorExecution, Msg: fmt.Sprintf("tool %s was stopped while it ran", v.call.Tool), Err: cause}
+	}
+	if b.refused {
+		return v.fail("%s", v.outOfMemory()), nil
+	}
+	v.r.log.Debug("a guest failed", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool), "operation", string(v.call.Operation()), "error", printable(err.Error(), maxErrorText))
+	var exit *sys.ExitError
+	text := ""
+	switch first, _, _ := strings.Cut(err.Error(), "\n"); {
+	case errors.As(err, &exit):
+		text = fmt.Sprintf("ended with exit status %d", exit.ExitCode())
+	case strings.Contains(first, "stack overflow"):
+		text = "ran out of stack (its calls nest too deeply)"
+	case !dispatched:
+		text = "could not be instantiated: " + printable(first, maxErrorText)
+	default:
+		text = "trapped: " + printable(first, maxErrorText)
+	}
+	if stderr != "" {
+		text += ": " + stderr
+	}
+	return v.fail("%s", text), nil
+}
+
+func (v *invocation) outOfMemory() string {
+	return fmt.Sprintf("outgrew its memory limit of %s (%s)", formatBytes(v.limits.memory), v.limits.memoryBy)
+}
+
+// output turns what an export or a command left behind into a result.
+func (v *invocation) output(a answer, b *budget) *batch.Output {
+	if b.kernelRefused {
+		return v.fail("%s", v.outOfMemory())
+	}
+	if n := len(a.output); n > v.limits.output {
+		return v.fail("gave an output of %s, the limit is %s ([limits].output_mib)", formatBytes(uint64(n)), formatBytes(uint64(v.limits.output)))
+	}
+	failed := a.status != 0 || a.message != ""
+	if failed && len(a.output) == 0 {
+		return v.failed(a, b, nil)
+	}
+	out, err := decodeOutput(v.spec.Encoding.Output, a.output)
+	switch {
+	case failed && err != nil:
+		return v.failed(a, b, []batch.ContentBlock{batch.TextBlock(printable(string(a.output), maxErrorText))})
+	case failed:
+		return v.failed(a, b, out.Content)
+	case err != nil && b.refused:
+		return v.fail("%s, and then %v", v.outOfMemory(), err)
+	case err != nil:
+		return v.fail("gave a bad result: %v", err)
+	}
+	if out.IsError && len(out.State) > 0 {
+		v.r.log.Warn("a tool that failed also asked for state changes, they were dropped", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool), "operation", string(v.call.Operation()))
+		out.State = nil
+	}
+	out.CallID = v.call.ID
+	return out
+}
+
+// failed is the result of a tool that says it failed: its message, or else its
+// output, or else its status.
+func (v *invocation) failed(a answer, b *budget, content []batch.ContentBlock) *batch.Output {
+	var texts []string
+	if a.message != "" {
+		texts = append(texts, printable(a.message, maxErrorText))
+	} else if len(content) == 0 {
+		texts = append(texts, fmt.Sprintf("tool %s failed with status %d", v.call.Tool, int32(a.status)))
+	}
+	if b.refused {
+		texts = append(texts, fmt.Sprintf("tool %s %s", v.call.Tool, v.outOfMemory()))
+	}
+	out := &batch.Output{CallID: v.call.ID, IsError: true}
+	if len(texts) > 0 {
+		out.Content = append(out.Content, batch.TextBlock(strings.Join(texts, "\n")))
+	}
+	out.Content = append(out.Content, content...)
+	return out
+}

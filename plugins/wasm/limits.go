@@ -1,0 +1,72 @@
+package wasm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// limits are what one call may use, each with the place that sets it.
+type limits struct {
+	memory    uint64 // bytes
+	memoryBy  string
+	timeout   time.Duration
+	timeoutBy string
+	output    int // bytes
+}
+
+func memoryMiB(p *plugins.Plugin) int {
+	if p.Effective.MemoryMiB > 0 {
+		return p.Effective.MemoryMiB
+	}
+	return plugins.DefaultLimits.MemoryMiB
+}
+
+// limitsOf is the plugin's effective limits, narrowed by the gate's grant.
+func limitsOf(p *plugins.Plugin, grant *batch.Grant) limits {
+	set := func(manifest bool, capability, ceiling string) string {
+		if manifest {
+			return "capabilities." + capability
+		}
+		return "[limits]." + ceiling
+	}
+	declared := p.Manifest.Capabilities
+	l := limits{memory: mebibytes(memoryMiB(p)), timeout: p.Effective.Timeout, output: p.OutputMiB << 20}
+	if l.timeout <= 0 {
+		l.timeout = plugins.DefaultLimits.Timeout
+	}
+	if l.output <= 0 {
+		l.output = plugins.DefaultLimits.OutputMiB << 20
+	}
+	l.memoryBy = set(mebibytes(declared.MemoryMiB) == l.memory, "memory_mib", "memory_mib")
+	l.timeoutBy = set(declared.Timeout == l.timeout, "timeout", "timeout")
+	if grant == nil {
+		return l
+	}
+	if g := mebibytes(grant.MemoryMiB); g > 0 && g < l.memory {
+		l.memory, l.memoryBy = g, "the policy's grant"
+	}
+	if grant.Timeout > 0 && grant.Timeout < l.timeout {
+		l.timeout, l.timeoutBy = grant.Timeout, "the policy's grant"
+	}
+	return l
+}
+
+func mebibytes(n int) uint64 { return uint64(max(n, 0)) << 20 }
+
+// formatBytes writes whole MiB and KiB as such, and anything else as bytes.
+func formatBytes(n uint64) string {
+	switch {
+	case n > 0 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n > 0 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,354 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	extism "github.com/extism/go-sdk"
+
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// Options configure a Runtime. They are copied.
+type Options struct {
+	// CacheDir keeps compiled machine code between processes. It is created with
+	// mode 0700 and refused when anybody else owns it, can read it, or could have
+	// written to what is in it. Several processes may share it. Empty: compiled code
+	// is kept in memory only, and every start compiles again (about a second for a
+	// large module).
+	CacheDir string
+	// Logger gets what the host and its guests have to say. Nil: discarded.
+	Logger *slog.Logger
+	// MaxConcurrent bounds the calls that run at once; others wait. 0: twice
+	// GOMAXPROCS.
+	MaxConcurrent int
+	// CallsPerInstance is after how many calls an instance with isolation "run" or
+	// "shared" is replaced by a fresh one; guests leak. 0: 1000.
+	CallsPerInstance int
+	// Idle is how long an instance, and the code of a plugin, are kept without a
+	// call. Both are made again when needed. 0: 5 minutes.
+	Idle time.Duration
+	// MaxRunInstances bounds the instances that wait for another call of their run,
+	// over all plugins; the ones idle longest go first. 0: 64.
+	MaxRunInstances int
+}
+
+// Runtime compiles and runs modules. It is safe for concurrent use.
+type Runtime struct {
+	opts  Options
+	log   *slog.Logger
+	slots chan struct{} // one token per running call
+
+	base context.Context // ended by Close when it stops waiting
+	kill context.CancelCauseFunc
+
+	mu       sync.Mutex
+	loaded   map[*plugins.Plugin]*loaded
+	programs map[string]*program
+	closed   bool
+	calls    int           // Invoke and Load in progress
+	drained  chan struct{} // closed when closed and calls is 0
+
+	background sync.WaitGroup // compilations and the janitor
+}
+
+// loaded is a plugin with its program and its live instances.
+type loaded struct {
+	plugin  *plugins.Plugin
+	program *program
+	pool    pool
+
+	ready chan struct{} // closed when program or err is set
+	err   error
+	users int       // calls in progress; guarded by Runtime.mu
+	used  time.Time // guarded by Runtime.mu
+}
+
+// ErrClosed reports that the Runtime was closed.
+var ErrClosed = errors.New("the Wasm runtime is closed")
+
+// New returns a Runtime, which the caller closes. ctx is used for nothing but
+// starting.
+func New(ctx context.Context, o Options) (*Runtime, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if o.MaxConcurrent <= 0 {
+		o.MaxConcurrent = 2 * runtime.GOMAXPROCS(0)
+	}
+	if o.CallsPerInstance <= 0 {
+		o.CallsPerInstance = 1000
+	}
+	if o.Idle <= 0 {
+		o.Idle = 5 * time.Minute
+	}
+	if o.MaxRunInstances <= 0 {
+		o.MaxRunInstances = 64
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.CacheDir != "" {
+		if err := privateDir(o.CacheDir); err != nil {
+			return nil, err
+		}
+	}
+	r := &Runtime{
+		opts: o, log: o.Logger, slots: make(chan struct{}, o.MaxConcurrent),
+		loaded: map[*plugins.Plugin]*loaded{}, programs: map[string]*program{}, drained: make(chan struct{}),
+	}
+	r.base, r.kill = context.WithCancelCause(context.Background())
+	listenToGuests(o.Logger)
+	keepOutputPure(o.Logger)
+	r.background.Add(1)
+	go r.sweepIdle(o.Idle)
+	return r, nil
+}
+
+// listenToGuests sets Extism's log level, which is one for the process. Lower ones
+// than info also say what Extism itself does, so they are opt-in.
+func listenToGuests(log *slog.Logger) {
+	logLevel.Lock()
+	defer logLevel.Unlock()
+	want := extism.LogLevelInfo
+	if log.Enabled(context.Background(), slog.LevelDebug) {
+		want = extism.LogLevelDebug
+	}
+	if logLevel.set == 0 || want < logLevel.set {
+		logLevel.set = want
+		extism.SetLogLevel(want)
+	}
+}
+
+var logLevel struct {
+	sync.Mutex
+	set extism.LogLevel
+}
+
+// Load compiles the module of p, or finds it compiled, and checks that the module
+// can run as the manifest says; the error names the plugin, the module and what to
+// do. Invoke loads what is not loaded, so Load is how a bad plugin is refused
+// early. Calling it again is cheap. p must not change.
+func (r *Runtime) Load(ctx context.Context, p *plugins.Plugin) error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leave()
+	l, err := r.acquire(ctx, p)
+	if err != nil {
+		return err
+	}
+	r.release(l)
+	return nil
+}
+
+// Close refuses new calls and waits for those that run; when ctx ends first, they
+// are stopped. It returns ctx's error then, and nil otherwise.
+func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		<-r.drained
+		return nil
+	}
+	r.closed = true
+	if r.calls == 0 {
+		close(r.drained)
+	}
+	r.mu.Unlock()
+	var err error
+	select {
+	case <-r.drained:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	r.kill(ErrClosed)
+	<-r.drained
+	r.background.Wait()
+	for _, l := range r.loaded {
+		l.pool.drain()
+	}
+	for _, g := range r.programs {
+		g.close(context.Background())
+	}
+	r.loaded, r.programs = nil, nil
+	return err
+}
+
+func (r *Runtime) enter() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return ErrClosed
+	}
+	r.calls++
+	return nil
+}
+
+func (r *Runtime) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls--
+	if r.closed && r.calls == 0 {
+		close(r.drained)
+	}
+}
+
+// acquire returns p loaded; the caller releases it. Compiling goes on when ctx
+// ends, so that the next caller finds it done.
+func (r *Runtime) acquire(ctx context.Context, p *plugins.Plugin) (*loaded, error) {
+	if p == nil || p.Manifest == nil {
+		return nil, errors.New("there is no plugin to load")
+	}
+	r.mu.Lock()
+	l := r.loaded[p]
+	if l == nil {
+		l = &loaded{plugin: p, ready: make(chan struct{})}
+		r.loaded[p] = l
+		r.background.Add(1)
+		go r.load(l)
+	}
+	l.users++
+	r.mu.Unlock()
+	select {
+	case <-l.ready:
+	case <-ctx.Done():
+		r.release(l)
+		return nil, ctx.Err()
+	}
+	if l.err != nil {
+		r.release(l)
+		return nil, l.err
+	}
+	return l, nil
+}
+
+func (r *Runtime) release(l *loaded) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.users--
+	l.used = time.Now()
+}
+
+// load fills l and tells who waits for it.
+func (r *Runtime) load(l *loaded) {
+	defer r.background.Done()
+	program, err := r.program(l.plugin)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.program, l.err, l.used = program, err, time.Now()
+	if err != nil && r.loaded[l.plugin] == l {
+		// The next try may find a repaired cache folder.
+		delete(r.loaded, l.plugin)
+	}
+	close(l.ready)
+}
+
+// program returns the compiled module of p, with one more user. One module is
+// compiled once, also when several plugins ask for it at the same time.
+func (r *Runtime) program(p *plugins.Plugin) (*program, error) {
+	m, code, err := admit(p)
+	if err != nil {
+		return nil, err
+	}
+	key := string(p.Manifest.Module.ABI) + " " + p.Manifest.Module.SHA256
+	r.mu.Lock()
+	g := r.programs[key]
+	mine := g == nil
+	if mine {
+		g = &program{key: key, module: m, ready: make(chan struct{})}
+		r.programs[key] = g
+	}
+	g.users++
+	r.mu.Unlock()
+	if mine {
+		start := time.Now()
+		g.err = g.compile(code, p.Manifest.Module.ABI, r.opts.CacheDir, r.log)
+		r.log.Debug("module compiled", "plugin", p.Manifest.ID, "module_sha256", p.Manifest.Module.SHA256, "took", time.Since(start), "ok", g.err == nil)
+		close(g.ready)
+	}
+	<-g.ready
+	if g.err == nil {
+		return g, nil
+	}
+	r.mu.Lock()
+	if r.programs[key] == g {
+		delete(r.programs, key)
+	}
+	r.mu.Unlock()
+	return nil, fmt.Errorf("plugin %s: module %s: it does not compile: %w", p.Manifest.ID, p.Manifest.Module.Path, g.err)
+}
+
+func (r *Runtime) sweepIdle(idle time.Duration) {
+	defer r.background.Done()
+	t := time.NewTicker(max(idle/4, 10*time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case now := <-t.C:
+			r.sweep(now.Add(-idle))
+		case <-r.base.Done():
+			return
+		}
+	}
+}
+
+// sweep lets go of what was last used before the given time.
+func (r *Runtime) sweep(before time.Time) {
+	r.mu.Lock()
+	var idle []*loaded
+	for p, l := range r.loaded {
+		select {
+		case <-l.ready:
+		default:
+			continue
+		}
+		if l.users == 0 && l.used.Before(before) {
+			idle = append(idle, l)
+			delete(r.loaded, p)
+		} else {
+			l.pool.evict(before)
+		}
+	}
+	var unused []*program
+	for _, l := range idle {
+		if l.program.users--; l.program.users == 0 {
+			unused = append(unused, l.program)
+			delete(r.programs, l.program.key)
+		}
+	}
+	r.mu.Unlock()
+	for _, l := range idle {
+		l.pool.drain()
+	}
+	for _, g := range unused {
+		g.close(context.Background())
+	}
+}
+
+// boundRunInstances makes room for one more instance that waits for its run.
+func (r *Runtime) boundRunInstances() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		total := 0
+		var pick *loaded
+		var oldest time.Time
+		for _, l := range r.loaded {
+			n, at := l.pool.idleRuns()
+			total += n
+			if n > 0 && (pick == nil || at.Before(oldest)) {
+				pick, oldest = l, at
+			}
+		}
+		if total < r.opts.MaxRunInstances || pick == nil {
+			return
+		}
+		pick.pool.evict(oldest)
+	}
+}
