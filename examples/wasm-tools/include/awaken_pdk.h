@@ -68,7 +68,8 @@ AW_ENV(log_warn) void extism_log_warn(uint64_t text);
 AW_ENV(log_error) void extism_log_error(uint64_t text);
 
 /* The host's functions: the offset of a JSON request in, the offset of a JSON
- * answer out; 0 where there is nothing to say.
+ * answer out; 0 where there is nothing to say. A request that cannot be answered
+ * gets {"error":"..."}.
  *
  *   awaken_call       {}                                      -> {"run","batch","operation","attempt","tool"}
  *   awaken_state_get  {"key":"counter"}                       -> {"found":true,"value":3} or {"found":false}
