@@ -316,11 +316,24 @@ AW_API bool aw_config(const char *key, aw_str *out) {
   return offset != 0 && aw_load(offset, out);
 }
 
+/* aw_ask sends a request to one of the host's functions, loads the answer, and
+ * gives both blocks of Extism's memory back. False: no memory. */
+AW_API bool aw_ask(uint64_t (*function)(uint64_t), const aw_buf *request, aw_str *answer) {
+  *answer = (aw_str){NULL, 0};
+  uint64_t asked = request->failed ? 0 : aw_store(aw_view(request));
+  if (asked == 0) return false;
+  uint64_t told = function(asked);
+  extism_free(asked);
+  bool ok = aw_load(told, answer);
+  if (told != 0) extism_free(told);
+  return ok;
+}
+
 /* aw_call_info loads the JSON that says which call this is. False: no memory. */
 AW_API bool aw_call_info(aw_str *out) {
-  uint64_t request = aw_store(AW_STR("{}"));
-  *out = (aw_str){NULL, 0};
-  return request != 0 && aw_load(awaken_call(request), out);
+  aw_buf b = {0};
+  aw_puts(&b, "{}");
+  return aw_ask(awaken_call, &b, out);
 }
 
 /* aw_state_get loads the host's answer about a declared state key, as published
@@ -330,26 +343,25 @@ AW_API bool aw_state_get(const char *key, aw_str *out) {
   aw_puts(&b, "{\"key\":");
   aw_put_json_string(&b, aw_cstr(key));
   aw_puts(&b, "}");
-  uint64_t request = b.failed ? 0 : aw_store(aw_view(&b));
-  *out = (aw_str){NULL, 0};
-  return request != 0 && aw_load(awaken_state_get(request), out);
+  return aw_ask(awaken_state_get, &b, out);
 }
 
 /* aw_log sends one line to the host's log. It cannot fail the call. */
 AW_API void aw_log(const char *level, const char *message) {
   aw_buf b = {0};
+  aw_str answer;
   aw_puts(&b, "{\"level\":");
   aw_put_json_string(&b, aw_cstr(level));
   aw_puts(&b, ",\"message\":");
   aw_put_json_string(&b, aw_cstr(message));
   aw_puts(&b, "}");
-  uint64_t request = b.failed ? 0 : aw_store(aw_view(&b));
-  if (request != 0) awaken_log(request);
+  aw_ask(awaken_log, &b, &answer);
 }
 
 /* aw_progress says how far the call is: done of total, in any unit. */
 AW_API void aw_progress(uint64_t done, uint64_t total, const char *message) {
   aw_buf b = {0};
+  aw_str answer;
   aw_puts(&b, "{\"progress\":");
   aw_put_u64(&b, done);
   aw_puts(&b, ",\"total\":");
@@ -357,8 +369,7 @@ AW_API void aw_progress(uint64_t done, uint64_t total, const char *message) {
   aw_puts(&b, ",\"message\":");
   aw_put_json_string(&b, aw_cstr(message));
   aw_puts(&b, "}");
-  uint64_t request = b.failed ? 0 : aw_store(aw_view(&b));
-  if (request != 0) awaken_progress(request);
+  aw_ask(awaken_progress, &b, &answer);
 }
 
 #endif
