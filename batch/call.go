@@ -127,8 +127,8 @@ type Tool interface {
 	CheckArguments(args []byte) error
 	// CheckOutput validates a successful output against the output schema.
 	CheckOutput(out *Output) error
-	// CheckState validates the value a state key would have; an undeclared key is
-	// an error.
+	// CheckState validates the value a state key would have, nil when it would be
+	// deleted; an undeclared key is an error either way.
 	CheckState(key string, value json.RawMessage) error
 }
 

@@ -32,6 +32,19 @@ type ContentBlock struct {
 	JSON     json.RawMessage `json:"json,omitempty"`
 }
 
+// MarshalJSON writes the fields of the block's type; a text block always has its
+// text, also when that is empty.
+func (b ContentBlock) MarshalJSON() ([]byte, error) {
+	if b.Type == BlockText {
+		return json.Marshal(struct {
+			Type BlockType `json:"type"`
+			Text string    `json:"text"`
+		}{b.Type, b.Text})
+	}
+	type plain ContentBlock
+	return json.Marshal(plain(b))
+}
+
 // TextBlock returns a text block.
 func TextBlock(s string) ContentBlock { return ContentBlock{Type: BlockText, Text: s} }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -204,16 +205,19 @@ func unwrapString(raw json.RawMessage) []byte {
 	if json.Unmarshal(raw, &s) != nil {
 		return raw
 	}
-	if bytes.ContainsRune([]byte(s), utf8.RuneError) {
-		again, err := json.Marshal(s)
-		if err != nil || !utf8.Valid(raw) || !bytes.Contains(raw, []byte("\uFFFD")) && !bytes.Equal(again, raw) {
-			return raw
-		}
+	if strings.ContainsRune(s, utf8.RuneError) && !spellsReplacement(raw) {
+		return raw
 	}
 	if s == "" { // what providers send for a tool without parameters
 		return []byte("{}")
 	}
 	return []byte(s)
+}
+
+// spellsReplacement reports whether the token has U+FFFD because the model wrote
+// it, as itself or escaped.
+func spellsReplacement(raw []byte) bool {
+	return utf8.Valid(raw) && (bytes.ContainsRune(raw, utf8.RuneError) || bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`)))
 }
 
 func orEmptyObject(raw json.RawMessage) []byte {

@@ -1,0 +1,107 @@
+package standard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/awaken-agents/awaken-host/host/config"
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// message is something an operator should read about a plugin that was loaded.
+type message struct {
+	level slog.Level
+	text  string
+}
+
+// LoadTools verifies the plugins of file and returns their tools, with what an
+// operator should know of them. Nothing is compiled and no ledger is opened.
+func LoadTools(_ context.Context, file string, o Options) (*plugins.Snapshot, []string, error) {
+	cfg, err := LoadConfig(file, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, messages, err := loadPlugins(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	var texts []string
+	for _, m := range messages {
+		texts = append(texts, m.text)
+	}
+	return s, texts, nil
+}
+
+func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
+	trust, err := loadTrust(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	var (
+		loaded   []*plugins.Plugin
+		messages []message
+	)
+	if trust.AllowUnsigned {
+		messages = append(messages, message{slog.LevelWarn,
+			"[trust].allow_unsigned is on: plugins that nobody vouches for are loaded; for development only"})
+	}
+	for i := range cfg.Plugins {
+		p := &cfg.Plugins[i]
+		l, err := plugins.Load(p.Path, loadOptions(cfg, trust, p, i))
+		if err != nil {
+			return nil, nil, err
+		}
+		loaded = append(loaded, l)
+		if l.TrustedBy == plugins.TrustedByOptIn {
+			messages = append(messages, message{slog.LevelWarn,
+				fmt.Sprintf("plugin %s (%s) is not signed", l.Manifest.ID, l.Dir)})
+		}
+		if lines := l.MissingGrants(); lines != "" {
+			messages = append(messages, message{slog.LevelInfo,
+				fmt.Sprintf("plugin %s asks for more than it is granted; to grant it, add to its [[plugin]]:\n%s", l.Manifest.ID, lines)})
+		}
+	}
+	s, err := plugins.NewSnapshot(loaded)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, messages, nil
+}
+
+func loadTrust(cfg *config.Config) (plugins.Trust, error) {
+	t := plugins.Trust{Revoked: cfg.Trust.Revoked, AllowUnsigned: cfg.Trust.AllowUnsigned}
+	for _, k := range cfg.Trust.Keys {
+		key, err := plugins.LoadKey(k.File, k.Plugins)
+		if err != nil {
+			return t, err
+		}
+		t.Keys = append(t.Keys, key)
+	}
+	return t, nil
+}
+
+func loadOptions(cfg *config.Config, trust plugins.Trust, p *config.Plugin, i int) plugins.LoadOptions {
+	o := plugins.LoadOptions{
+		Trust: trust, Pin: p.SHA256, Limits: cfg.Limits.Ceilings(),
+		Recovery: p.Recovery, Names: p.Names,
+		Source: fmt.Sprintf("%s: [[plugin]] %d (%s)", cfg.File, i+1, filepath.Base(p.Path)),
+	}
+	if p.Config != nil {
+		o.Config = make(map[string]string, len(p.Config))
+		for k, v := range p.Config {
+			o.Config[k] = v.Reveal()
+		}
+	}
+	if g := p.Grant; g != nil {
+		o.Grant = &plugins.Grant{Hosts: g.Hosts, Commands: g.Commands}
+		if g.Paths != nil {
+			o.Grant.Paths = make(map[string]plugins.PathGrant, len(g.Paths))
+			for guest, to := range g.Paths {
+				o.Grant.Paths[guest] = plugins.PathGrant{Host: to.Host, Mode: to.Mode, MaxMiB: to.MaxMiB}
+			}
+		}
+	}
+	return o
+}

@@ -1,0 +1,41 @@
+package standard
+
+import (
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// GenerateKey makes a minisign key pair for signing plugins; an empty password
+// leaves the secret key unencrypted. Existing files are not overwritten.
+func GenerateKey(pubFile, keyFile, password string) (keyID string, err error) {
+	return plugins.GenerateKey(pubFile, keyFile, password)
+}
+
+// Sign signs the plugin in dir with a minisign secret key. An empty module.sha256
+// in its manifest is filled in, another than the module's is an error unless
+// updateDigest is set.
+func Sign(dir, keyFile, password string, updateDigest bool) (*plugins.SignReport, error) {
+	return plugins.Sign(dir, keyFile, password, plugins.SignOptions{UpdateDigest: updateDigest})
+}
+
+// Verify checks the plugin in dir against the given public key files, or, when
+// there are none, against the trust of a host.toml, and reports what it is.
+func Verify(dir string, pubFiles []string, configFile string) (*plugins.VerifyReport, error) {
+	var trust plugins.Trust
+	for _, f := range pubFiles {
+		k, err := plugins.LoadKey(f, nil)
+		if err != nil {
+			return nil, err
+		}
+		trust.Keys = append(trust.Keys, k)
+	}
+	if len(pubFiles) == 0 {
+		cfg, err := LoadConfig(configFile, Options{})
+		if err != nil {
+			return nil, err
+		}
+		if trust, err = loadTrust(cfg); err != nil {
+			return nil, err
+		}
+	}
+	return plugins.Verify(dir, trust, "")
+}

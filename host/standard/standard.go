@@ -1,0 +1,178 @@
+package standard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/batch/badgerstore"
+	"github.com/awaken-agents/awaken-host/host"
+	"github.com/awaken-agents/awaken-host/host/config"
+	"github.com/awaken-agents/awaken-host/plugins"
+	"github.com/awaken-agents/awaken-host/plugins/wasm"
+	"github.com/awaken-agents/awaken-host/policy"
+)
+
+// Options are what a caller adds to a host.toml. The zero value adds nothing.
+type Options struct {
+	Logger  *slog.Logger // nil: discard
+	DataDir string       // in place of data_dir, relative to the working folder; empty: none
+	// Observe hears of every commit; see batch.Options.
+	Observe func(RunID, []Event)
+}
+
+// Names that callers of this package need and that are declared below it.
+type (
+	Request      = host.Request
+	RunID        = batch.RunID
+	ToolID       = batch.ToolID
+	TicketID     = batch.TicketID
+	TicketAnswer = batch.TicketAnswer
+	Event        = batch.Event
+)
+
+// LoadConfig reads and validates a host.toml.
+func LoadConfig(file string, o Options) (*config.Config, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Override(config.Overrides{DataDir: o.DataDir})
+	return cfg, nil
+}
+
+// Open builds the host that file describes: every plugin verified and compiled,
+// the policy compiled, the ledger open and held against other processes. It is
+// not started. The caller closes it.
+//
+// What is wrong with the configuration, a plugin or the policy is found before
+// the ledger is touched; ExitCode tells such errors from others.
+func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg, err := LoadConfig(file, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range cfg.Unsupported() {
+		o.Logger.Warn("setting without effect in this release", "setting", p.String())
+	}
+	snapshot, messages, err := loadPlugins(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		o.Logger.Log(ctx, m.level, m.text)
+	}
+	registry := &plugins.Registry{}
+	registry.Swap(snapshot)
+	gate, err := policy.Open(ctx, policyOptions(cfg, registry, o.Logger))
+	if err != nil {
+		return nil, setupError{err}
+	}
+	store, err := openStore(cfg, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	runtime, err := compile(ctx, cfg, snapshot, o.Logger)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	h, err := host.New(host.Options{
+		Store: store, Gate: gate, Registry: registry,
+		Executors:        map[batch.Target]batch.Executor{batch.TargetBrain: runtime.Executor(registry.Load)},
+		Logger:           o.Logger,
+		MaxArgumentBytes: cfg.Limits.MaxArgumentBytes(),
+		MaxOutputBytes:   cfg.Limits.OutputMiB << 20,
+		Observe:          o.Observe,
+		Close: []func() error{
+			func() error { return runtime.Close(context.WithoutCancel(ctx)) },
+			store.Close,
+		},
+	})
+	if err != nil {
+		return nil, errors.Join(err, runtime.Close(ctx), store.Close())
+	}
+	return h, nil
+}
+
+// OpenLedger opens the store alone, to list and show: no plugin is loaded, no
+// policy is asked, nothing is executed. The caller closes the Closer.
+func OpenLedger(_ context.Context, file string, o Options) (*host.Ledger, io.Closer, error) {
+	cfg, err := LoadConfig(file, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := openStore(cfg, o.Logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	return host.NewLedger(store), store, nil
+}
+
+// CheckPolicy compiles the policy of file and reports what is in it.
+func CheckPolicy(ctx context.Context, file string, o Options) (*policy.Report, error) {
+	cfg, err := LoadConfig(file, o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := policy.Check(ctx, policyOptions(cfg, &plugins.Registry{}, o.Logger))
+	if err != nil {
+		return nil, setupError{err}
+	}
+	return r, nil
+}
+
+func policyOptions(cfg *config.Config, registry *plugins.Registry, log *slog.Logger) policy.Options {
+	return policy.Options{
+		Paths: cfg.Policy.Paths, Deadline: cfg.Policy.Deadline, Builtins: cfg.Policy.Builtins,
+		Tools: registry.Load, Logger: log,
+	}
+}
+
+func openStore(cfg *config.Config, log *slog.Logger) (*badgerstore.Store, error) {
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data_dir %s: %w; make it writable or set another data_dir", cfg.DataDir, err)
+	}
+	return badgerstore.Open(filepath.Join(cfg.DataDir, "ledger"), badgerstore.Options{
+		NoSync: !cfg.Store.Sync, Logger: log, MinFreeMiB: int64(cfg.Store.MinFreeMiB),
+	})
+}
+
+// compile makes every plugin of the snapshot ready to run, two at a time.
+func compile(ctx context.Context, cfg *config.Config, s *plugins.Snapshot, log *slog.Logger) (*wasm.Runtime, error) {
+	r, err := wasm.New(ctx, wasm.Options{CacheDir: filepath.Join(cfg.DataDir, "cache", "wasm"), Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	var (
+		wg   sync.WaitGroup
+		sem  = make(chan struct{}, 2)
+		ps   = s.Plugins()
+		errs = make([]error, len(ps))
+	)
+	for i, p := range ps {
+		wg.Go(func() {
+			sem <- struct{}{}
+			defer func() { <-sem }()
+			if err := r.Load(ctx, p); err != nil {
+				errs[i] = fmt.Errorf("plugin %s (%s): %w", p.Manifest.ID, p.Dir, err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		if ctx.Err() == nil {
+			err = setupError{err}
+		}
+		return nil, errors.Join(err, r.Close(context.WithoutCancel(ctx)))
+	}
+	return r, nil
+}
