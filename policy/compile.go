@@ -1,0 +1,146 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/topdown/cache"
+)
+
+// entryPoint is the document that decides.
+const entryPoint = "data.awaken.gate.decision"
+
+// set is one compiled policy. It never changes and is safe for concurrent use.
+type set struct {
+	revision string
+	query    rego.PreparedEvalQuery
+	// values remembers compiled patterns and the like between evaluations.
+	values  cache.InterQueryValueCache
+	modules map[string]*ast.Module // the operator's, as parsed
+	data    []string               // files
+}
+
+// load reads, compiles and prepares the policy under the options' paths.
+func load(ctx context.Context, o *Options) (*set, error) {
+	if problems := checkBuiltins(o.Builtins); len(problems) > 0 {
+		return nil, problems
+	}
+	sources, err := readSources(o.Paths)
+	if err != nil {
+		return nil, err
+	}
+	return compile(ctx, o, baseModules(), sources)
+}
+
+// compile builds a set from a base policy and what operators wrote. The error is
+// of type Problems and holds all that was found at the stage that failed first.
+func compile(ctx context.Context, o *Options, base, sources []source) (*set, error) {
+	var problems Problems
+	modules := map[string]*ast.Module{}
+	s := &set{revision: revision(append(slices.Clone(base), sources...), o.Builtins), modules: map[string]*ast.Module{}}
+	caps := capabilities(o.Builtins)
+	parse := func(src source) *ast.Module {
+		m, err := ast.ParseModuleWithOpts(src.file, string(src.raw), ast.ParserOptions{
+			RegoVersion: ast.RegoV1, Capabilities: caps, ProcessAnnotation: true,
+		})
+		if err == nil && m == nil {
+			err = errors.New("has no package; start it with: package awaken.policy")
+		}
+		if err != nil {
+			problems = append(problems, explain(err, src.file, o.Builtins)...)
+			return nil
+		}
+		modules[src.file] = m
+		return m
+	}
+	for _, src := range base {
+		parse(src)
+	}
+	for _, src := range sources {
+		if !src.rego() {
+			s.data = append(s.data, src.file)
+		} else if m := parse(src); m != nil {
+			s.modules[src.file] = m
+		}
+	}
+	data, dataProblems := mergeData(sources)
+	problems = append(problems, dataProblems...)
+	problems = append(problems, checkRules(s.modules)...)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+
+	store := inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
+	conflict := func(path []string) (bool, error) {
+		hit := false
+		err := storage.Txn(ctx, store, storage.TransactionParams{}, func(txn storage.Transaction) error {
+			var err error
+			hit, err = storage.NonEmpty(ctx, store, txn)(path)
+			return err
+		})
+		return hit, err
+	}
+	c := ast.NewCompiler().
+		WithCapabilities(caps).
+		WithDefaultRegoVersion(ast.RegoV1).
+		WithStrict(true).
+		WithEnablePrintStatements(true).
+		WithPathConflictsCheck(conflict).
+		SetErrorLimit(0)
+	if c.Compile(modules); c.Failed() {
+		return nil, explain(c.Errors, "", o.Builtins)
+	}
+
+	s.values = cache.NewInterQueryValueCache(ctx, nil)
+	options := []func(*rego.Rego){
+		rego.Query(entryPoint),
+		rego.Compiler(c),
+		rego.Capabilities(caps),
+		rego.Store(store),
+		rego.StoreReadAST(true),
+		rego.StrictBuiltinErrors(true),
+		rego.SetRegoVersion(ast.RegoV1),
+	}
+	if rt := runtimeTerm(o.Builtins); rt != nil {
+		options = append(options, rego.Runtime(rt))
+	}
+	var err error
+	if s.query, err = rego.New(options...).PrepareForEval(ctx); err != nil {
+		return nil, explain(err, "", o.Builtins)
+	}
+	return s, nil
+}
+
+// explain turns OPA's errors into problems with file and line.
+func explain(err error, file string, letIn []string) Problems {
+	var many ast.Errors
+	var one *ast.Error
+	switch {
+	case errors.As(err, &many):
+	case errors.As(err, &one):
+		many = ast.Errors{one}
+	default:
+		return Problems{{File: file, Message: err.Error()}}
+	}
+	var ps Problems
+	for _, e := range many {
+		p := Problem{File: file, Message: explainShut(e.Message, letIn)}
+		if e.Location != nil {
+			p.File, p.Line, p.Col = e.Location.File, e.Location.Row, e.Location.Col
+		}
+		if !slices.Contains(ps, p) {
+			ps = append(ps, p)
+		}
+	}
+	slices.SortFunc(ps, func(a, b Problem) int {
+		return strings.Compare(fmt.Sprintf("%s\x00%09d%09d", a.File, a.Line, a.Col), fmt.Sprintf("%s\x00%09d%09d", b.File, b.Line, b.Col))
+	})
+	return ps
+}

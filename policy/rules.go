@@ -1,0 +1,131 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// ruleNames are what the base policy reads of package awaken.policy, in the order
+// of precedence.
+var ruleNames = []string{"block", "require_confirmation", "schedule", "set_result", "allow", "grant"}
+
+const (
+	policyPackage = "data.awaken.policy"
+	gatePackage   = "data.awaken.gate"
+)
+
+// checkRules refuses what the compiler accepts and the gate would pass over in
+// silence or could be replaced by: a rule inside the base policy, a misspelt rule
+// or package, a rule name used for something that is no rule of its kind.
+func checkRules(modules map[string]*ast.Module) Problems {
+	var problems Problems
+	used := references(modules)
+	for _, file := range slices.Sorted(maps.Keys(modules)) {
+		m := modules[file]
+		pkg := m.Package.Path.String()
+		at := func(loc *ast.Location, format string, a ...any) {
+			problems = append(problems, Problem{File: file, Line: loc.Row, Col: loc.Col, Message: fmt.Sprintf(format, a...)})
+		}
+		if within(pkg, gatePackage) {
+			at(m.Package.Location, "package awaken.gate is the host's own and cannot be added to; write package awaken.policy")
+			continue
+		}
+		if near := nearest(pkg, []string{policyPackage}, 2); near != "" && pkg != policyPackage && !used[pkg] {
+			at(m.Package.Location, "package %s is used by nothing; did you mean awaken.policy?", strings.TrimPrefix(pkg, "data."))
+		}
+		for _, r := range m.Rules {
+			path := m.Package.Path.Extend(r.Head.Ref().GroundPrefix())
+			if within(path.String(), gatePackage) {
+				at(r.Location, "this rule adds to package awaken.gate, which is the host's own; write package awaken.policy")
+				continue
+			}
+			if pkg != policyPackage {
+				continue
+			}
+			name := ruleName(r)
+			if !slices.Contains(ruleNames, name) {
+				if near := nearest(name, ruleNames, 2); near != "" && !used[path.String()] {
+					at(r.Location, "rule %s is used by nothing; did you mean %s? If not, give it another name or remove it", name, near)
+				}
+				continue
+			}
+			switch {
+			case len(r.Head.Args) > 0:
+				at(r.Location, "%s is a function here and would never be asked; write: %s contains … if { … }", name, name)
+			case len(r.Head.Ref()) > 1:
+				at(r.Location, "%s must be a set; write: %s contains … if { … }", name, name)
+			}
+		}
+	}
+	return problems
+}
+
+// ruleName is the first part of a rule's head: allow in "allow contains …".
+func ruleName(r *ast.Rule) string {
+	if v, ok := r.Head.Ref()[0].Value.(ast.Var); ok {
+		return string(v)
+	}
+	return ""
+}
+
+func within(path, pkg string) bool {
+	return path == pkg || strings.HasPrefix(path, pkg+".") || strings.HasPrefix(path, pkg+"[")
+}
+
+// references collects every document that some rule refers to, with the packages
+// above it. A bare name counts as one of the rule's own package, since files of a
+// package share their names; an imported one as what it stands for.
+func references(modules map[string]*ast.Module) map[string]bool {
+	used := map[string]bool{}
+	for _, m := range modules {
+		imports := map[ast.Var]ast.Ref{}
+		for _, i := range m.Imports {
+			if ref, ok := i.Path.Value.(ast.Ref); ok {
+				imports[i.Name()] = ref
+			}
+		}
+		use := func(ref ast.Ref) {
+			head, ok := ref[0].Value.(ast.Var)
+			if !ok {
+				return
+			}
+			switch {
+			case head.Equal(ast.DefaultRootDocument.Value):
+			case imports[head] != nil:
+				ref = imports[head].Concat(ref[1:])
+			default:
+				ref = m.Package.Path.Append(ast.StringTerm(string(head))).Concat(ref[1:])
+			}
+			ref = ref.GroundPrefix()
+			for n := 2; n <= len(ref); n++ {
+				used[ref[:n].String()] = true
+			}
+		}
+		visitor := ast.NewGenericVisitor(func(x any) bool {
+			switch x := x.(type) {
+			case ast.Ref:
+				if len(x) > 0 {
+					use(x)
+				}
+			case ast.Var:
+				use(ast.Ref{ast.NewTerm(x)})
+			}
+			return false
+		})
+		for _, first := range m.Rules {
+			for r := first; r != nil; r = r.Else {
+				visitor.Walk(r.Body)
+				for _, t := range append([]*ast.Term{r.Head.Key, r.Head.Value}, r.Head.Args...) {
+					if t != nil {
+						visitor.Walk(t)
+					}
+				}
+			}
+		}
+	}
+	return used
+}
