@@ -1,0 +1,24 @@
+// Command awaken-host runs the tool calls of AI agents: made durable, decided by
+// policy, run as WebAssembly, published in order. Standard output is the result
+// and nothing else; everything said about it goes to standard error.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	// A library that prints must not corrupt the result, so what the rest of the
+	// program knows as standard output is standard error.
+	stdout := os.Stdout
+	os.Stdout = os.Stderr
+
+	// A closed pipe is an error of one write, not the end of a batch under way.
+	// Notify and not Ignore: a child process does not inherit it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	a := newApp(os.Stdin, stdout, os.Stderr)
+	os.Exit(a.main(os.Args[1:]))
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/awaken-agents/awaken-host/host/standard"
+)
+
+func (a *app) policyCommand() *cobra.Command {
+	cmd := a.onHost(group(&cobra.Command{
+		Use:   "policy",
+		Short: "Check the policy that decides about tool calls",
+	}))
+	cmd.AddCommand(&cobra.Command{
+		Use:   "check",
+		Short: "Compile the policy as the host would and show what is in it",
+		Long: `Compiles the policy as the host would and shows what is in it. What is wrong is
+listed with file and line, and the exit status is 2.`,
+		Example: `  awaken-host policy check
+  awaken-host policy check -c host.toml -o json`,
+		Args:              arguments(0, 0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              a.do(a.checkPolicy),
+	})
+	return cmd
+}
+
+func (a *app) checkPolicy(ctx context.Context, _ []string) error {
+	r, err := standard.CheckPolicy(ctx, a.config, a.options())
+	if err != nil {
+		return err
+	}
+	for _, w := range r.Warnings {
+		a.say("warning: %s", w.String())
+	}
+	if a.format == formatJSON {
+		return a.writeValue(r)
+	}
+	t := &table{}
+	t.add("revision", r.Revision)
+	for _, m := range r.Modules {
+		t.add("module", m.File+"  package "+m.Package+", rules: "+strconv.Itoa(m.Rules))
+	}
+	for _, d := range r.Data {
+		t.add("data", d)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.Rules)) {
+		t.add("rules", kind+": "+strconv.Itoa(r.Rules[kind]))
+	}
+	return a.write([]byte(t.render(a.width)))
+}

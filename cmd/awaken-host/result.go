@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/host/standard"
+)
+
+// writeResult writes what a batch has come to in the dialect of its message, or
+// as a table with -o table.
+func (a *app) writeResult(ctx context.Context, h *standard.Host, res *standard.Result) error {
+	if a.format == formatTable {
+		return a.writeResultTable(ctx, h, res)
+	}
+	answer, err := res.Answer()
+	if err != nil || answer == nil {
+		return err
+	}
+	return a.writeJSON(answer)
+}
+
+func (a *app) writeResultTable(ctx context.Context, h *standard.Host, res *standard.Result) error {
+	run, err := h.Show(ctx, res.Run)
+	if err != nil {
+		return err
+	}
+	languages := map[string]string{}
+	for _, t := range h.Tools() {
+		languages[string(t.Name)] = annotation(t, "language")
+	}
+	for i := range run.Batches {
+		if b := &run.Batches[i]; b.Batch == res.Batch {
+			return a.write([]byte(callTable(b, languages, true).render(a.width)))
+		}
+	}
+	return fmt.Errorf("batch %s is not in the ledger", res.Batch)
+}
+
+// callTable is a table of a batch's calls. With barrier, what an open batch holds
+// is not shown: nothing partial is a result.
+func callTable(b *standard.BatchView, languages map[string]string, barrier bool) *table {
+	t := &table{header: []string{"CALL", "TOOL", "LANGUAGE", "OUTCOME", "TIME", "TEXT"}, cut: true}
+	for i := range b.Calls {
+		c := &b.Calls[i]
+		text := c.Text()
+		if barrier && b.Phase != standard.BatchFinalized && c.Phase.Terminal() {
+			text = "(held until the batch is published)"
+		}
+		t.add(string(c.CallID), string(c.Tool), languages[string(c.Tool)], outcome(c), took(c.Took()), text)
+	}
+	return t
+}
+
+// outcome says in a word where a call stands and who answered it.
+func outcome(c *standard.CallView) string {
+	switch {
+	case c.Phase == standard.PhaseAwaiting && c.Ticket != nil:
+		return "waits: " + string(c.Ticket.Kind)
+	case c.Phase != standard.PhaseCompleted:
+		return string(c.Phase)
+	case c.Answer == standard.AnswerTool && c.IsError:
+		return "tool error"
+	case c.Answer == standard.AnswerTool:
+		return "ok"
+	}
+	return string(c.Answer)
+}
+
+func took(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return ""
+	case d < time.Second:
+		return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond))
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "awaken-host",
+		Short: "A host for the tools that AI agents call",
+		Long: `awaken-host runs the tool calls of AI agents. Tools are signed WebAssembly
+plugins; every call is made durable, decided by Rego policy, run, and published
+when its whole batch is done.
+
+Standard output is the result and nothing else. Exit status: 0 published,
+3 parked (a call waits for a decision or for its time), 2 wrong usage or
+configuration, 1 anything else.`,
+		Example: `  awaken-host init demo
+  awaken-host run -c demo/host.toml demo/batch.json
+  awaken-host tickets list -c demo/host.toml`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(flagError)
+	group(root)
+
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.format, "output", "o", formatDefault, "how results are printed: json or table (default depends on the command)")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log more, down to debug level")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "log errors only")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{formatJSON, formatTable}, cobra.ShellCompDirectiveNoFileComp))
+
+	root.AddCommand(
+		a.initCommand(),
+		a.runCommand(),
+		a.runsCommand(),
+		a.ticketsCommand(),
+		a.toolsCommand(),
+		a.pluginCommand(),
+		a.policyCommand(),
+		a.configCommand(),
+		a.versionCommand(),
+	)
+	return root
+}
+
+// onHost gives cmd, and the commands below it, the flags that name a host file.
+func (a *app) onHost(cmd *cobra.Command) *cobra.Command {
+	flags := cmd.PersistentFlags()
+	flags.StringVarP(&a.config, "config", "c", "host.toml", "the host file")
+	flags.StringVar(&a.dataDir, "data-dir", "", "the data folder, instead of the host file's data_dir")
+	_ = cmd.MarkPersistentFlagFilename("config", "toml")
+	_ = cmd.MarkPersistentFlagDirname("data-dir")
+	return cmd
+}
+
+func (a *app) checkFlags() error {
+	if a.format != formatDefault && a.format != formatJSON && a.format != formatTable {
+		return usagef("-o %s: json and table are known", a.format)
+	}
+	if a.verbose && a.quiet {
+		return usagef("-v and -q exclude each other: leave one out")
+	}
+	return nil
+}
+
+// group makes cmd a mere parent of commands, which refuses what is none of them
+// with the nearest ones. Cobra alone does so for the root only.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		hint := ""
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = ". Did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return fmt.Errorf("there is no command %q in %q%s", args[0], cmd.CommandPath(), hint)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+// flagError adds the nearest flag to a complaint about an unknown one.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		if near := nearestFlag(cmd, unknown.GetSpecifiedName()); near != "" {
+			return fmt.Errorf("%w. Did you mean --%s?", err, near)
+		}
+	}
+	return fmt.Errorf("%w. See: %s --help", err, cmd.CommandPath())
+}
+
+func nearestFlag(cmd *cobra.Command, name string) string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var near []candidate
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if d := levenshtein.ComputeDistance(name, f.Name); d <= 2 && d < len(f.Name) || strings.HasPrefix(f.Name, name) {
+			near = append(near, candidate{f.Name, d})
+		}
+	})
+	if len(near) == 0 {
+		return ""
+	}
+	return slices.MinFunc(near, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) }).name
+}
+
+// arguments replaces cobra's terse complaints about the number of arguments.
+func arguments(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("%s takes %s, %d arguments were given. Usage: %s", cmd.CommandPath(), what, len(args), cmd.UseLine())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/awaken-agents/awaken-host/host/standard"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var s submission
+	cmd := a.onHost(&cobra.Command{
+		Use:   "run FILE|-",
+		Short: "Run the tool calls of an assistant message and print the results",
+		Long: `Runs the tool calls of an assistant message as one batch and prints the ordered
+results. The message is in Anthropic form (content with tool_use blocks), in
+OpenAI form (tool_calls) or in our own,
+
+  {"calls":[{"id":"c1","tool":"text__word_count","arguments":{"text":"a b"}}]}
+
+and the answer is in the same one. First, whatever an earlier process left
+unfinished is continued.
+
+A call that waits for a person or for its time parks the batch: exit status 3, and
+standard error tells the ticket and how to decide it. Running the same message
+again under the same --run is safe: it continues or shows what is there.`,
+		Example: `  awaken-host run batch.json
+  awaken-host run -c host.toml --run chat-7 --principal alice batch.json
+  agent | awaken-host run -o table -`,
+		Args:              arguments(1, 1, "one message file, or - for standard input"),
+		ValidArgsFunction: cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt),
+	})
+	s.flags(a, cmd)
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
+		msg, err := a.readMessage(args[0])
+		if err != nil {
+			return err
+		}
+		s.again = args[0]
+		return a.submit(ctx, &s, msg, a.writeResult)
+	})
+	return cmd
+}
+
+// submission is for whom a message runs.
+type submission struct {
+	run       string
+	step      int
+	principal string
+	agent     string
+	labels    []string
+
+	again string // the message's file, to tell how to continue; empty: there is none
+}
+
+func (s *submission) flags(a *app, cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.run, "run", "", "the run to continue or to begin (default: a fresh id)")
+	flags.IntVar(&s.step, "step", 0, "the step of the run (default: its next one)")
+	flags.StringVar(&s.principal, "principal", "", "on whose behalf; may not decide the run's tickets")
+	flags.StringVar(&s.agent, "agent", "", "which agent submits")
+	flags.StringArrayVar(&s.labels, "label", nil, "a label of the run as key=value, for policy; repeatable")
+	_ = cmd.RegisterFlagCompletionFunc("run", a.completeRuns)
+	for _, name := range []string{"step", "principal", "agent", "label"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+}
+
+func (s *submission) request(msg *standard.Message) (standard.Request, error) {
+	r := standard.Request{
+		Run: standard.RunID(s.run), Step: s.step, Principal: s.principal, Agent: s.agent, Message: msg,
+	}
+	if s.step < 0 {
+		return r, usagef("--step %d: the first step is 1", s.step)
+	}
+	for _, l := range s.labels {
+		k, v, ok := strings.Cut(l, "=")
+		if !ok || k == "" {
+			return r, usagef("--label %q: key=value is needed", l)
+		}
+		if _, twice := r.Labels[k]; twice {
+			return r, usagef("--label %s is given twice", k)
+		}
+		if r.Labels == nil {
+			r.Labels = map[string]string{}
+		}
+		r.Labels[k] = v
+	}
+	return r, nil
+}
+
+// submit runs msg and shows its result.
+func (a *app) submit(ctx context.Context, s *submission, msg *standard.Message, show func(context.Context, *standard.Host, *standard.Result) error) error {
+	req, err := s.request(msg)
+	if err != nil {
+		return err
+	}
+	p := a.newProgress(msg)
+	o := a.options()
+	o.Observe = p.observe
+	h, err := standard.Open(ctx, a.config, o)
+	if err != nil {
+		return err
+	}
+	defer a.close(h)
+	if err := h.Start(ctx); err != nil {
+		return a.interrupted(ctx, err, "the next run continues what is unfinished")
+	}
+	p.follow(req.Run)
+	res, err := h.Run(ctx, req)
+	if err != nil {
+		return a.interrupted(ctx, err, a.howToContinue(s, string(p.run())))
+	}
+	if err := show(ctx, h, res); err != nil {
+		return err
+	}
+	return a.settled(ctx, h, res, s.again)
+}
+
+// settled is the exit status of a batch: nil when it is published, else status 3
+// after telling what it waits for.
+func (a *app) settled(ctx context.Context, h *standard.Host, res *standard.Result, again string) error {
+	if !res.Parked() {
+		if res.Phase == standard.BatchFinalized {
+			return nil
+		}
+		return fmt.Errorf("batch %s is %s and waits on nothing: run its message again to continue it", res.Batch, res.Phase)
+	}
+	a.explainTickets(ctx, h, res, again)
+	return status(exitParked)
+}
+
+// interrupted adds to an error of a stopped batch how to go on.
+func (a *app) interrupted(ctx context.Context, err error, next string) error {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return fmt.Errorf("interrupted: what was committed stays; %s", next)
+}
+
+func (a *app) howToContinue(s *submission, run string) string {
+	switch {
+	case run == "":
+		return "nothing of this message was; run it again"
+	case s.again == "":
+		return fmt.Sprintf("see it with: %s", a.command("runs show", run))
+	case s.again == "-":
+		return fmt.Sprintf("continue with the same message on standard input of: %s", a.command("run", "--run", run, "-"))
+	}
+	return fmt.Sprintf("continue with: %s", a.command("run", "--run", run, s.again))
+}
+
+// close releases a host. What is published is published, so that a failure is
+// told and does not change the exit status.
+func (a *app) close(h *standard.Host) {
+	if err := h.Close(); err != nil {
+		a.say("closing: %v", err)
+	}
+}
+
+// command is a command line to paste, with the flags that name the host file.
+func (a *app) command(name string, args ...string) string {
+	words := []string{"awaken-host", name, "-c", shellWord(a.config)}
+	if a.dataDir != "" {
+		words = append(words, "--data-dir", shellWord(a.dataDir))
+	}
+	for _, arg := range args {
+		words = append(words, shellWord(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// shellWord quotes s for a POSIX shell where that is needed.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/=:@,+", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

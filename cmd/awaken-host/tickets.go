@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/awaken-agents/awaken-host/host/standard"
+)
+
+func (a *app) ticketsCommand() *cobra.Command {
+	cmd := a.onHost(group(&cobra.Command{
+		Use:     "tickets",
+		Aliases: []string{"ticket"},
+		Short:   "See and decide what waits for a person",
+	}))
+	cmd.AddCommand(a.ticketsListCommand(), a.decideCommand(true), a.decideCommand(false))
+	return cmd
+}
+
+func (a *app) ticketsListCommand() *cobra.Command {
+	all := false
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the open tickets, oldest first",
+		Long: `Lists the open tickets, oldest first, with the arguments each is about. Nothing
+is executed.`,
+		Example: `  awaken-host tickets list
+  awaken-host tickets list --all -o json`,
+		Args:              arguments(0, 0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "closed tickets too")
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) error {
+		return a.withLedger(ctx, func(l *standard.Ledger) error { return a.listTickets(ctx, l, all) })
+	})
+	return cmd
+}
+
+func (a *app) listTickets(ctx context.Context, l *standard.Ledger, all bool) error {
+	type listed struct {
+		*standard.Ticket
+		Arguments string `json:"arguments"`
+	}
+	tickets, err := l.Tickets(ctx, all)
+	if err != nil {
+		return err
+	}
+	list := make([]listed, 0, len(tickets))
+	runs := map[standard.RunID]*standard.RunView{}
+	for _, t := range tickets {
+		if runs[t.Run] == nil {
+			if runs[t.Run], err = l.Show(ctx, t.Run); err != nil {
+				return err
+			}
+		}
+		list = append(list, listed{t, argumentsOf(runs[t.Run], t)})
+	}
+	if a.format == formatJSON {
+		return a.writeValue(list)
+	}
+	t := &table{header: []string{"TICKET", "WAITS FOR", "STATUS", "TOOL", "RUN", "UNTIL", "QUESTION"}, cut: true}
+	for _, k := range list {
+		until := k.Deadline
+		if until.IsZero() {
+			until = k.DueAt
+		}
+		question := k.Arguments
+		if k.Prompt != "" {
+			question = k.Prompt + "  " + question
+		}
+		t.add(string(k.ID), string(k.Kind), string(k.Status), string(k.Tool), string(k.Run), clock(until), question)
+	}
+	return a.writeTable(t, "no ticket is open")
+}
+
+func argumentsOf(run *standard.RunView, t *standard.Ticket) string {
+	if t.Step < 1 || t.Step > len(run.Batches) || t.Index >= len(run.Batches[t.Step-1].Calls) {
+		return ""
+	}
+	return run.Batches[t.Step-1].Calls[t.Index].Arguments
+}
+
+func (a *app) decideCommand(approve bool) *cobra.Command {
+	var answer standard.TicketAnswer
+	verb, does := "deny", "Deny a ticket: its call gets an error result"
+	if approve {
+		verb, does = "approve", "Approve a ticket: policy is asked again, and its call runs if it still may"
+	}
+	cmd := &cobra.Command{
+		Use:   verb + " TICKET",
+		Short: does,
+		Long: does + `. The batch goes on, and its result is printed as
+awaken-host run would, with the same exit status.
+
+A ticket is decided once. A second decision, one after the deadline, one by who
+submitted the call, and one about other arguments are refused.`,
+		Example: fmt.Sprintf(`  awaken-host tickets %s tk-gjdgfzbuhu5vy
+  awaken-host tickets %s tk-gjdgfzbuhu5vy --by alice --reason "looked at it"`, verb, verb),
+		Args:              arguments(1, 1, "one ticket id"),
+		ValidArgsFunction: a.completeTickets,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&answer.By, "by", "", "who decides (default: the user of this process)")
+	flags.StringVar(&answer.Reason, "reason", "", "why, for the record and for the model")
+	flags.StringVar(&answer.ArgumentDigest, "arguments-sha256", "", "decide only if this is the digest of the call's arguments, in hex")
+	for _, name := range []string{"by", "reason", "arguments-sha256"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
+		given := answer
+		given.Approve = approve
+		given.ArgumentDigest = strings.ToLower(given.ArgumentDigest)
+		if given.By == "" {
+			var err error
+			if given.By, err = currentUser(); err != nil {
+				return err
+			}
+		}
+		return a.decide(ctx, standard.TicketID(args[0]), given)
+	})
+	return cmd
+}
+
+func (a *app) decide(ctx context.Context, id standard.TicketID, answer standard.TicketAnswer) error {
+	o := a.options()
+	p := a.newProgress(&standard.Message{})
+	o.Observe = p.observe
+	h, err := standard.Open(ctx, a.config, o)
+	if err != nil {
+		return err
+	}
+	defer a.close(h)
+	// Not started: a decision continues its own batch and no other.
+	res, err := h.Decide(ctx, id, answer)
+	if err != nil && res == nil {
+		return a.interrupted(ctx, err, fmt.Sprintf("see whether ticket %s is decided with: %s; the next awaken-host run continues its batch",
+			id, a.command("tickets list", "--all")))
+	}
+	if werr := a.writeResult(ctx, h, res); werr != nil {
+		return errors.Join(err, werr)
+	}
+	if err != nil { // too late, and the batch went on without it
+		return err
+	}
+	return a.settled(ctx, h, res, "")
+}
+
+// currentUser is the name of the user of this process, its number where it has no
+// name.
+func currentUser() (string, error) {
+	u, err := user.Current()
+	if err != nil {
+		return "", usagef("the user of this process is not known (%v): say who decides with --by", err)
+	}
+	if u.Username != "" {
+		return u.Username, nil
+	}
+	return "uid-" + u.Uid, nil
+}
+
+// explainTickets says what a parked batch waits for and how to decide it.
+func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standard.Result, again string) {
+	run, err := h.Show(ctx, res.Run)
+	if err != nil {
+		a.say("%v", err)
+		return
+	}
+	for _, v := range res.Tickets {
+		t, err := h.Ticket(ctx, v.Ticket)
+		if err != nil {
+			a.say("%v", err)
+			continue
+		}
+		lines := []string{fmt.Sprintf("run %s is parked: call %s to %s waits for %s", t.Run, t.CallID, t.Tool, waitsFor(t))}
+		add := func(name, value string) {
+			if value != "" {
+				lines = append(lines, fmt.Sprintf("  %-9s  %s", name, value))
+			}
+		}
+		add("ticket", string(t.ID))
+		add("question", visibleLine(t.Prompt))
+		add("arguments", cut(visibleLine(argumentsOf(run, t)), maxShownArguments))
+		add("sha256", t.ArgumentDigest)
+		add("from", strings.Join(t.Approvers, ", "))
+		switch {
+		case t.Kind == standard.TicketPermission:
+			add("approve", a.command("tickets approve", string(t.ID)))
+			add("deny", a.command("tickets deny", string(t.ID)))
+		case again == "":
+			add("then", "the next awaken-host run continues it")
+		default:
+			add("then", a.command("run", "--run", string(t.Run), again))
+		}
+		a.say("%s", strings.Join(lines, "\n"))
+	}
+}
+
+const maxShownArguments = 400
+
+func waitsFor(t *standard.Ticket) string {
+	switch {
+	case t.Kind == standard.TicketSchedule:
+		return "its time, " + t.DueAt.Local().Format(time.RFC3339)
+	case t.Quorum > 1:
+		return fmt.Sprintf("permission (%d of %d) until %s", len(t.Decisions), t.Quorum, t.Deadline.Local().Format(time.RFC3339))
+	case !t.Deadline.IsZero():
+		return fmt.Sprintf("%s until %s", t.Kind, t.Deadline.Local().Format(time.RFC3339))
+	}
+	return string(t.Kind)
+}

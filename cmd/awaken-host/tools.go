@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/spf13/cobra"
+
+	"github.com/awaken-agents/awaken-host/host/standard"
+)
+
+func (a *app) toolsCommand() *cobra.Command {
+	cmd := a.onHost(group(&cobra.Command{
+		Use:     "tools",
+		Aliases: []string{"tool"},
+		Short:   "See the tools of the configured plugins, and call one",
+	}))
+	cmd.AddCommand(a.toolsListCommand(), a.toolsInspectCommand(), a.toolsCallCommand())
+	return cmd
+}
+
+// loadTools verifies the configured plugins and says what there is to say of them.
+func (a *app) loadTools(ctx context.Context) ([]*standard.Tool, error) {
+	snapshot, messages, err := standard.LoadTools(ctx, a.config, a.options())
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		if !a.quiet {
+			a.say("%s", m)
+		}
+	}
+	return snapshot.Tools(), nil
+}
+
+// toolView is a tool as -o json shows it.
+type toolView struct {
+	Name         string           `json:"name"`
+	Description  string           `json:"description"`
+	Plugin       string           `json:"plugin"`
+	Version      string           `json:"version"`
+	Digest       string           `json:"digest"` // of the manifest
+	TrustedBy    string           `json:"trusted_by"`
+	Signer       string           `json:"signer,omitempty"`
+	Dir          string           `json:"dir"`
+	ABI          string           `json:"abi"`
+	Target       string           `json:"target"`
+	Isolation    string           `json:"isolation"`
+	Capability   string           `json:"recovery_capability"`
+	Policy       string           `json:"recovery_policy"`
+	Annotations  map[string]any   `json:"annotations"`
+	Capabilities capabilitiesView `json:"capabilities"`
+	InputSchema  json.RawMessage  `json:"input_schema,omitempty"`
+	OutputSchema json.RawMessage  `json:"output_schema,omitempty"`
+}
+
+// capabilitiesView is what a plugin may use here: its manifest's wish, cut down by
+// the operator.
+type capabilitiesView struct {
+	Hosts     []string          `json:"hosts"`
+	Paths     map[string]string `json:"paths"`
+	Commands  []string          `json:"commands"`
+	Secrets   []string          `json:"secrets"`
+	MemoryMiB int               `json:"memory_mib"`
+	TimeoutMS int64             `json:"timeout_ms"`
+}
+
+func viewTool(t *standard.Tool) toolView {
+	p, m, may := t.Plugin, t.Plugin.Manifest, t.Plugin.Effective
+	v := toolView{
+		Name: string(t.Name), Description: t.Spec.Description,
+		Plugin: m.ID, Version: m.Version, Digest: p.Digest,
+		TrustedBy: string(p.TrustedBy), Signer: p.Signer, Dir: p.Dir,
+		ABI: string(m.Module.ABI), Target: string(t.Spec.Target), Isolation: string(t.Spec.Isolation),
+		Capability: string(t.Spec.Recovery), Policy: string(t.Descriptor().Recovery),
+		Annotations: map[string]any{},
+		Capabilities: capabilitiesView{
+			Hosts: []string{}, Paths: map[string]string{}, Commands: []string{}, Secrets: []string{},
+			MemoryMiB: may.MemoryMiB, TimeoutMS: may.Timeout.Milliseconds(),
+		},
+		InputSchema: t.Spec.InputSchema, OutputSchema: t.Spec.OutputSchema,
+	}
+	maps.Copy(v.Annotations, t.Spec.Annotations)
+	maps.Copy(v.Capabilities.Paths, may.Paths)
+	v.Capabilities.Hosts = append(v.Capabilities.Hosts, may.Hosts...)
+	v.Capabilities.Commands = append(v.Capabilities.Commands, may.Commands...)
+	v.Capabilities.Secrets = append(v.Capabilities.Secrets, may.Secrets...)
+	return v
+}
+
+func (a *app) toolsListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the tools under the names a model sees",
+		Long: `Lists the tools under the names a model sees. Every plugin is verified for it;
+nothing is executed.`,
+		Example: `  awaken-host tools list
+  awaken-host tools list -o json`,
+		Args:              arguments(0, 0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: a.do(func(ctx context.Context, _ []string) error {
+			tools, err := a.loadTools(ctx)
+			if err != nil {
+				return err
+			}
+			if a.format == formatJSON {
+				views := make([]toolView, 0, len(tools))
+				for _, t := range tools {
+					views = append(views, viewTool(t))
+				}
+				return a.writeValue(views)
+			}
+			out := &table{header: []string{"TOOL", "VERSION", "LANGUAGE", "RUNS IN", "RECOVERY", "TRUSTED BY", "DESCRIPTION"}, cut: true}
+			for _, t := range tools {
+				v := viewTool(t)
+				out.add(v.Name, v.Version, annotation(t, "language"), v.Target, v.Policy, v.TrustedBy, v.Description)
+			}
+			return a.writeTable(out, "no plugin is configured: add a [[plugin]] to "+a.config)
+		}),
+	}
+}
+
+// findTool returns the tool that a model sees under name.
+func (a *app) findTool(tools []*standard.Tool, name string) (*standard.Tool, error) {
+	for _, t := range tools {
+		if string(t.Name) == name {
+			return t, nil
+		}
+	}
+	hint := "see them with: " + a.command("tools list")
+	if near := nearest(name, tools); near != "" {
+		hint = "did you mean " + near + "? All of them: " + a.command("tools list")
+	}
+	return nil, usagef("there is no tool %q; %s", name, hint)
+}
+
+func nearest(name string, tools []*standard.Tool) string {
+	best, least := "", 4
+	for _, t := range tools {
+		candidate := string(t.Name)
+		if d := levenshtein.ComputeDistance(name, candidate); d < least {
+			best, least = candidate, d
+		}
+		if best == "" && len(name) > 2 && strings.Contains(candidate, name) {
+			best = candidate
+		}
+	}
+	return best
+}
+
+func (a *app) toolsInspectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "inspect TOOL",
+		Short:   "Show what a tool is, what it may use, and its schemas",
+		Example: "  awaken-host tools inspect text__word_count",
+		Args:    arguments(1, 1, "one tool name"),
+
+		ValidArgsFunction: a.completeTools,
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			tools, err := a.loadTools(ctx)
+			if err != nil {
+				return err
+			}
+			t, err := a.findTool(tools, args[0])
+			if err != nil {
+				return err
+			}
+			v := viewTool(t)
+			if a.format == formatJSON {
+				return a.writeValue(v)
+			}
+			return a.write([]byte(v.table().render(a.width)))
+		}),
+	}
+}
+
+func (v *toolView) table() *table {
+	t := &table{}
+	t.add("tool", v.Name)
+	t.add("description", v.Description)
+	t.add("plugin", v.Plugin+" "+v.Version+" in "+v.Dir)
+	trust := v.TrustedBy
+	if v.Signer != "" {
+		trust += " of key " + v.Signer
+	}
+	t.add("trusted by", trust)
+	t.add("manifest", "sha256 "+v.Digest)
+	t.add("abi", v.ABI)
+	t.add("runs in", v.Target)
+	t.add("isolation", v.Isolation)
+	t.add("recovery", v.Policy+" (the tool can promise "+v.Capability+")")
+	for _, k := range slices.Sorted(maps.Keys(v.Annotations)) {
+		value, _ := json.Marshal(v.Annotations[k])
+		t.add("annotation", k+" = "+string(value))
+	}
+	c := v.Capabilities
+	t.add("memory", strconv.Itoa(c.MemoryMiB)+" MiB")
+	t.add("timeout", strconv.FormatInt(c.TimeoutMS, 10)+" ms")
+	t.add("hosts", strings.Join(c.Hosts, " "))
+	paths := make([]string, 0, len(c.Paths))
+	for _, p := range slices.Sorted(maps.Keys(c.Paths)) {
+		paths = append(paths, p+" ("+c.Paths[p]+")")
+	}
+	t.add("paths", strings.Join(paths, " "))
+	t.add("commands", strings.Join(c.Commands, " "))
+	t.add("secrets", strings.Join(c.Secrets, " "))
+	t.add("input", string(v.InputSchema))
+	t.add("output", string(v.OutputSchema))
+	return t
+}
+
+func (a *app) toolsCallCommand() *cobra.Command {
+	var s submission
+	cmd := &cobra.Command{
+		Use:   "call TOOL [ARGUMENTS|-]",
+		Short: "Call one tool, through policy and ledger like any other call",
+		Long: `Calls one tool as a batch of one call, through policy and ledger like any other,
+and prints the text of its result. ARGUMENTS is a JSON object; without it the call
+has none, with - it is read from standard input. With -o json the whole result is
+printed, as awaken-host run does.`,
+		Example: `  awaken-host tools call text__word_count '{"text":"a b c"}'
+  awaken-host tools call text__word_count - < arguments.json
+  awaken-host tools call notes__add '{"text":"buy milk"}' --run chat-7 -o json`,
+		Args: arguments(1, 2, "a tool name and its arguments as JSON"),
+
+		ValidArgsFunction: a.completeTools,
+	}
+	s.flags(a, cmd)
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
+		tools, err := a.loadTools(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := a.findTool(tools, args[0]); err != nil {
+			return err
+		}
+		msg, err := a.callMessage(args)
+		if err != nil {
+			return err
+		}
+		return a.submit(ctx, &s, msg, a.writeCall)
+	})
+	return cmd
+}
+
+// callMessage is a message of one call in our own dialect.
+func (a *app) callMessage(args []string) (*standard.Message, error) {
+	arguments, name := []byte("{}"), "the arguments"
+	if len(args) > 1 && args[1] == "-" {
+		var err error
+		if arguments, name, err = a.readInput("-"); err != nil {
+			return nil, err
+		}
+	} else if len(args) > 1 {
+		arguments = []byte(args[1])
+	}
+	if !json.Valid(arguments) {
+		return nil, usagef("%s: not valid JSON; an object is needed, as in '{\"text\":\"a b\"}'", name)
+	}
+	type call struct {
+		ID        string          `json:"id"`
+		Tool      string          `json:"tool"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	data, err := json.Marshal(map[string][]call{"calls": {{"call", args[0], arguments}}})
+	if err != nil {
+		return nil, err
+	}
+	return standard.ParseMessage(data)
+}
+
+// writeCall writes the text of a published batch of one call.
+func (a *app) writeCall(ctx context.Context, h *standard.Host, res *standard.Result) error {
+	if a.format != formatDefault {
+		return a.writeResult(ctx, h, res)
+	}
+	if res.Phase != standard.BatchFinalized {
+		return nil
+	}
+	c := res.Results[0]
+	text := (&standard.Output{Content: c.Content}).Text()
+	if a.onTerminal {
+		text = visibleText(text)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if c.IsError {
+		a.say("%s answered with an error", c.Tool)
+	}
+	return a.write([]byte(text))
+}
