@@ -1,0 +1,234 @@
+package badgerstore
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
+
+	"github.com/awaken-agents/awaken-host/batch"
+)
+
+// Badger is not careful with damaged files: it exits the process on a table that
+// is cut short, leaves out one whose checksum is wrong, and with a MANIFEST that
+// is missing or short it deletes the tables that it does not find listed. So
+// everything is looked at before Badger may touch it.
+
+// cleanFile lists the files of a store that was closed in order. It is removed
+// while the store is open.
+const cleanFile = "CLEAN"
+
+type cleanMark struct {
+	Version int              `json:"version"`
+	Files   map[string]int64 `json:"files"` // size in bytes by name
+}
+
+// checkFiles reports the first damaged file. It is called under the owner's lock
+// and before Badger opens the folder.
+func checkFiles(dir string) error {
+	fail := func(name, format string, a ...any) error {
+		return fmt.Errorf("store %s: %w: file %s %s: %s", dir, batch.ErrCorrupt, filepath.Join(dir, name), fmt.Sprintf(format, a...), remedy)
+	}
+	sizes, err := dataFiles(dir)
+	if err != nil {
+		return fmt.Errorf("store %s: %w", dir, err)
+	}
+	marked, err := checkClean(dir, sizes, fail)
+	if err != nil {
+		return err
+	}
+	if len(sizes) == 0 {
+		return nil
+	}
+	if _, ok := sizes[badger.ManifestFilename]; !ok {
+		return fail(badger.ManifestFilename, "is missing")
+	}
+	manifest, err := readManifest(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("store %s: %w", dir, err)
+	}
+	if err != nil {
+		return fail(badger.ManifestFilename, "is damaged (%v)", err)
+	}
+	for id := range manifest.Tables {
+		name := filepath.Base(table.NewFilename(id, dir))
+		if _, ok := sizes[name]; !ok {
+			return fail(name, "is missing")
+		}
+		if err := checkTable(filepath.Join(dir, name)); err != nil {
+			return fail(name, "is damaged (%v)", err)
+		}
+	}
+	if marked {
+		// The mark must be gone, on disk too, before anything changes.
+		if err := errors.Join(os.Remove(filepath.Join(dir, cleanFile)), syncFolder(dir)); err != nil {
+			return fmt.Errorf("store %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// dataFiles are Badger's files in dir, with their sizes.
+func dataFiles(dir string) (map[string]int64, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	sizes := map[string]int64{}
+	for _, e := range list {
+		switch name := e.Name(); {
+		case name == badger.ManifestFilename, name == badger.KeyRegistryFileName, name == "DISCARD",
+			strings.HasSuffix(name, ".sst"), strings.HasSuffix(name, ".vlog"), strings.HasSuffix(name, ".mem"):
+			fi, err := e.Info()
+			if err != nil {
+				return nil, err
+			}
+			sizes[name] = fi.Size()
+		}
+	}
+	return sizes, nil
+}
+
+// checkClean holds the files against the mark, if there is one.
+func checkClean(dir string, sizes map[string]int64, fail func(string, string, ...any) error) (marked bool, err error) {
+	path := filepath.Join(dir, cleanFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // killed, or new
+	}
+	if err != nil {
+		return false, fmt.Errorf("store %s: %w", dir, err)
+	}
+	var mark cleanMark
+	if err := json.Unmarshal(raw, &mark); err != nil || mark.Version != 1 {
+		return false, fail(cleanFile, "is damaged")
+	}
+	for name, want := range mark.Files {
+		have, ok := sizes[name]
+		switch {
+		case !ok:
+			return false, fail(name, "is missing")
+		case have != want:
+			return false, fail(name, "has %d bytes, it had %d when the store was closed", have, want)
+		}
+	}
+	return true, nil
+}
+
+// markClean writes the list after Badger has closed its files.
+func markClean(dir string) error {
+	sizes, err := dataFiles(dir)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(cleanMark{Version: 1, Files: sizes})
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, cleanFile+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(raw)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, cleanFile))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncFolder(dir)
+}
+
+func readManifest(path string) (m badger.Manifest, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	f, err := os.Open(path)
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	m, _, err = badger.ReplayManifestFile(f, 0, badger.DefaultOptions(""))
+	return m, err
+}
+
+// checkTable verifies the index of a table, which everything else is found by;
+// blocks carry checksums of their own that are verified when they are read. The
+// layout is blocks, index, index length, checksum, checksum length; lengths are
+// 4 bytes, big-endian.
+func checkTable(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	end := fi.Size()
+	// before returns the n bytes in front of end and moves end there.
+	before := func(n int64) ([]byte, error) {
+		if n < 0 || n > end {
+			return nil, errors.New("it is cut short")
+		}
+		p := make([]byte, n)
+		if _, err := f.ReadAt(p, end-n); err != nil {
+			return nil, err
+		}
+		end -= n
+		return p, nil
+	}
+	field := func() ([]byte, error) {
+		n, err := before(4)
+		if err != nil {
+			return nil, err
+		}
+		return before(int64(binary.BigEndian.Uint32(n)))
+	}
+	rawSum, err := field()
+	if err != nil {
+		return err
+	}
+	sum, err := parseChecksum(rawSum)
+	if err != nil {
+		return err
+	}
+	index, err := field()
+	if err != nil {
+		return err
+	}
+	if len(index) == 0 {
+		return errors.New("its index is empty")
+	}
+	return y.VerifyChecksum(index, sum)
+}
+
+// parseChecksum reads the protobuf message {algo = 1, sum = 2}, both varints.
+func parseChecksum(p []byte) (*pb.Checksum, error) {
+	var field [3]uint64
+	for len(p) > 0 {
+		v, n := binary.Uvarint(p[1:])
+		if n <= 0 || p[0] != 1<<3 && p[0] != 2<<3 {
+			return nil, errors.New("its checksum does not decode")
+		}
+		field[p[0]>>3] = v
+		p = p[1+n:]
+	}
+	if _, known := pb.Checksum_Algorithm_name[int32(field[1])]; !known || field[1] > 1 {
+		return nil, errors.New("its checksum is of an unknown kind")
+	}
+	return &pb.Checksum{Algo: pb.Checksum_Algorithm(field[1]), Sum: field[2]}, nil
+}

@@ -1,0 +1,27 @@
+// Package badgerstore is the durable batch.Store, on Badger. It is the only
+// importer of Badger.
+//
+// # Durability
+//
+// With sync on (the default) a nil from Commit or Claim means: every record of
+// the commit is in Badger's write-ahead log (and value log, for large values),
+// those files are synced to disk, and so is the folder that names them. Neither
+// SIGKILL nor a power cut takes the commit back, as far as disk and file system
+// keep the promise of fsync. Recovery replays whole transactions only, so a
+// commit is found whole or not at all. With NoSync it survives SIGKILL, but not
+// a power cut.
+//
+// A failed write or sync is final: the store refuses further commits until it is
+// opened again, because after a failed fsync nobody knows what is on disk. A
+// disk that fills to the last byte kills the process (Badger writes through a
+// memory map, and the kernel answers with SIGBUS); nothing acknowledged is lost
+// by that. The free-space guard refuses new batches long before.
+//
+// # Group commit
+//
+// Badger syncs once per transaction. Commits that arrive while one is under way
+// wait together and go into the next transaction as one group: each is checked
+// against the stored records and against what the commits before it in the group
+// write, a refused one is left out, and the rest are written and synced once. A
+// commit that finds the store idle is written on its caller's goroutine.
+package badgerstore

@@ -1,0 +1,246 @@
+package badgerstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/awaken-agents/awaken-host/batch"
+)
+
+// view is what the writer sees: the stored records, under what the commits
+// before this one in the group are about to write.
+type view struct {
+	txn     *badger.Txn
+	pending map[string][]byte // nil value: deleted
+}
+
+// get returns the record of a key, nil when there is none.
+func (v *view) get(key []byte) ([]byte, error) {
+	if rec, ok := v.pending[string(key)]; ok {
+		return rec, nil
+	}
+	item, err := v.txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, damaged(key, err)
+	}
+	rec, err := item.ValueCopy(nil)
+	if err != nil {
+		return nil, damaged(key, err)
+	}
+	return rec, nil
+}
+
+func (v *view) has(key []byte) (bool, error) {
+	if rec, ok := v.pending[string(key)]; ok {
+		return rec != nil, nil
+	}
+	_, err := v.txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, damaged(key, err)
+	}
+	return true, nil
+}
+
+func (v *view) apply(entries []entry) {
+	for _, e := range entries {
+		v.pending[string(e.key)] = e.value
+	}
+}
+
+// damaged reports a record that cannot be read.
+func damaged(key []byte, err error) error {
+	return fmt.Errorf("record %q: %w: %w: %s", key, batch.ErrCorrupt, err, remedy)
+}
+
+// plan checks the change against v and returns everything it writes. It changes
+// nothing.
+func (ch *change) plan(v *view) ([]entry, error) {
+	t, err := ch.checkRun(v)
+	if err != nil {
+		return nil, err
+	}
+	entries := ch.records
+	if ch.batch != nil {
+		if entries, err = ch.planBatch(v, entries); err != nil {
+			return nil, err
+		}
+	}
+	for _, k := range ch.decisions {
+		exists, err := v.has(k)
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			return nil, fmt.Errorf("decision %q exists already: %w", k, batch.ErrConflict)
+		}
+	}
+	if err := ch.checkTickets(v); err != nil {
+		return nil, err
+	}
+	for _, e := range ch.state {
+		exists, err := v.has(e.key)
+		switch {
+		case err != nil:
+			return nil, err
+		case exists && e.value == nil:
+			t.stateKeys--
+		case !exists && e.value != nil:
+			t.stateKeys++
+		case !exists:
+			continue // deleting what is not there
+		}
+		entries = append(entries, e)
+	}
+	t.version, t.fence, t.lastSeq = ch.expect+1, ch.fence, ch.lastSeq
+	t.decisions += uint64(len(ch.decisions))
+	return append(entries, entry{runKey(ch.run), encodeRun(t, ch.runJSON)}), nil
+}
+
+// checkRun holds expected version, fence and event numbers against the stored
+// run.
+func (ch *change) checkRun(v *view) (tally, error) {
+	k := runKey(ch.run)
+	rec, err := v.get(k)
+	if err != nil {
+		return tally{}, err
+	}
+	var t tally
+	if rec != nil {
+		if t, _, err = decodeTally(rec); err != nil {
+			return t, damaged(k, err)
+		}
+	}
+	switch {
+	case ch.expect == 0 && rec != nil:
+		return t, fmt.Errorf("it exists already, at version %d: %w", t.version, batch.ErrConflict)
+	case ch.expect != 0 && rec == nil:
+		return t, fmt.Errorf("expected at version %d, it does not exist: %w", ch.expect, batch.ErrConflict)
+	case rec != nil && t.fence != ch.fence:
+		return t, fmt.Errorf("owner %q holds it at epoch %d, the commit is by %q at epoch %d: %w",
+			t.fence.Owner, t.fence.Epoch, ch.fence.Owner, ch.fence.Epoch, batch.ErrFenced)
+	case t.version != ch.expect:
+		return t, fmt.Errorf("it is at version %d, the commit expects %d: %w", t.version, ch.expect, batch.ErrConflict)
+	case t.lastSeq+uint64(ch.events) != ch.lastSeq:
+		return t, invalid("its last event is %d, %d more do not make last_seq %d", t.lastSeq, ch.events, ch.lastSeq)
+	}
+	return t, nil
+}
+
+func (ch *change) planBatch(v *view, entries []entry) ([]entry, error) {
+	b := ch.batch
+	k := stepKey(kindBatch, b.Run, b.Step)
+	rec, err := v.get(k)
+	if err != nil {
+		return nil, err
+	}
+	var h batchHead
+	wasOpen := false
+	switch {
+	case ch.newBatch && rec != nil:
+		return nil, fmt.Errorf("batch %s exists already: %w", b.ID(), batch.ErrConflict)
+	case ch.newBatch:
+		h = newBatchHead(len(b.Calls))
+	case rec == nil:
+		return nil, fmt.Errorf("batch %s: %w", b.ID(), batch.ErrNotFound)
+	default:
+		if h, err = decodeBatchHead(rec); err != nil {
+			return nil, damaged(k, err)
+		}
+		if h.calls != len(b.Calls) {
+			return nil, invalid("batch %s has %d calls, the commit has %d", b.ID(), h.calls, len(b.Calls))
+		}
+		wasOpen = h.phase != batch.BatchFinalized
+	}
+	dirty := ch.newBatch || h.phase != b.Phase || !h.finalizedAt.Equal(b.FinalizedAt)
+	for _, i := range ch.changed {
+		dirty = dirty || !h.hasMoved(i)
+		h.setMoved(i)
+	}
+	if !dirty {
+		return entries, nil
+	}
+	h.phase, h.finalizedAt = b.Phase, b.FinalizedAt
+	head, err := encodeBatchHead(h)
+	if err != nil {
+		return nil, invalid("batch %s cannot be encoded: %v", b.ID(), err)
+	}
+	entries = append(entries, entry{k, head})
+	open := b.Phase != batch.BatchFinalized
+	if open != wasOpen {
+		e := entry{key: stepKey(kindOpenBatch, b.Run, b.Step)}
+		if open {
+			e.value = seal(kindOpenBatch, nil)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// checkTickets refuses to take over a ticket of another run.
+func (ch *change) checkTickets(v *view) error {
+	for _, t := range ch.tickets {
+		k := ticketKey(t.ID)
+		rec, err := v.get(k)
+		if err != nil {
+			return err
+		}
+		if rec == nil {
+			continue
+		}
+		was, err := decodeJSON[batch.Ticket](kindTicket, rec)
+		if err != nil {
+			return damaged(k, err)
+		}
+		if was.Run != ch.run {
+			return fmt.Errorf("ticket %s exists already, for run %s: %w", t.ID, was.Run, batch.ErrConflict)
+		}
+	}
+	return nil
+}
+
+// claim is the change that Claim asks for.
+type claim struct {
+	run   batch.RunID
+	fence batch.Fence
+	after *batch.Run // set by plan
+}
+
+func (c *claim) plan(v *view) ([]entry, error) {
+	k := runKey(c.run)
+	rec, err := v.get(k)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, batch.ErrNotFound
+	}
+	r, t, err := decodeRun(rec)
+	if err != nil {
+		return nil, damaged(k, err)
+	}
+	c.after = r
+	if r.Fence == c.fence {
+		return nil, nil
+	}
+	if c.fence.Epoch <= r.Fence.Epoch {
+		return nil, fmt.Errorf("owner %q holds it at epoch %d, %q may not claim it at epoch %d: %w",
+			r.Fence.Owner, r.Fence.Epoch, c.fence.Owner, c.fence.Epoch, batch.ErrFenced)
+	}
+	r.Fence = c.fence
+	r.Version++
+	t.fence, t.version = r.Fence, r.Version
+	runJSON, err := json.Marshal(r)
+	if err != nil {
+		return nil, invalid("its record cannot be encoded: %v", err)
+	}
+	return []entry{{k, encodeRun(t, runJSON)}}, nil
+}

@@ -1,0 +1,398 @@
+package badgerstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/awaken-agents/awaken-host/batch"
+)
+
+// read runs fn on one consistent view of the store.
+func (s *Store) read(ctx context.Context, subject string, fn func(*view) error) (err error) {
+	leave, err := s.enter(ctx, subject)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	defer func() {
+		if p := recover(); p != nil {
+			text, _, _ := strings.Cut(fmt.Sprint(p), "\n")
+			err = fmt.Errorf("%s: %w: Badger cannot read it (%s): %s", subject, batch.ErrCorrupt, text, remedy)
+		}
+	}()
+	txn := s.db.NewTransaction(false)
+	defer txn.Discard()
+	if err := fn(&view{txn: txn}); err != nil {
+		return fmt.Errorf("%s: %w", subject, err)
+	}
+	return nil
+}
+
+// scan calls fn with the records whose keys start with prefix, in order, from
+// the first that is not below from, until fn returns false. Without values fn
+// gets nil records. Key and record are valid during the call only.
+func (v *view) scan(ctx context.Context, prefix, from []byte, values bool, fn func(key, rec []byte) (bool, error)) error {
+	it := v.txn.NewIterator(badger.IteratorOptions{Prefix: prefix})
+	defer it.Close()
+	if from == nil {
+		from = prefix
+	}
+	for it.Seek(from); it.ValidForPrefix(prefix); it.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		item := it.Item()
+		more := true
+		call := func(rec []byte) (err error) {
+			more, err = fn(item.Key(), rec)
+			return err
+		}
+		var err error
+		if values {
+			var inner error
+			err = item.Value(func(rec []byte) error {
+				inner = call(rec)
+				return nil
+			})
+			if err != nil {
+				return damaged(item.KeyCopy(nil), err)
+			}
+			err = inner
+		} else {
+			err = call(nil)
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *view) run(id batch.RunID) (*batch.Run, tally, error) {
+	k := runKey(id)
+	rec, err := v.get(k)
+	if err != nil {
+		return nil, tally{}, err
+	}
+	if rec == nil {
+		return nil, tally{}, batch.ErrNotFound
+	}
+	r, t, err := decodeRun(rec)
+	if err != nil {
+		return nil, t, damaged(k, err)
+	}
+	if r.ID != id {
+		return nil, t, damaged(k, fmt.Errorf("it is of run %q", string(r.ID)))
+	}
+	return r, t, nil
+}
+
+// tally is that of a run, zero for an unknown one.
+func (v *view) tally(id batch.RunID) (tally, error) {
+	rec, err := v.get(runKey(id))
+	if err != nil || rec == nil {
+		return tally{}, err
+	}
+	t, _, err := decodeTally(rec)
+	if err != nil {
+		err = damaged(runKey(id), err)
+	}
+	return t, err
+}
+
+// Run implements batch.Store.
+func (s *Store) Run(ctx context.Context, run batch.RunID) (r *batch.Run, err error) {
+	err = s.read(ctx, "run "+string(run), func(v *view) error {
+		r, _, err = v.run(run)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Runs implements batch.Store.
+func (s *Store) Runs(ctx context.Context, after batch.RunID, limit int) (out []*batch.Run, err error) {
+	err = s.read(ctx, "runs", func(v *view) error {
+		from := []byte{kindRun}
+		if after != "" {
+			from = append(runKey(after), nameEnd) // the first key behind it
+		}
+		return v.scan(ctx, []byte{kindRun}, from, true, func(k, rec []byte) (bool, error) {
+			r, _, err := decodeRun(rec)
+			if err != nil {
+				return false, damaged(k, err)
+			}
+			out = append(out, r)
+			return limit <= 0 || len(out) < limit, nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Open implements batch.Store.
+func (s *Store) Open(ctx context.Context) (out []batch.BatchID, err error) {
+	err = s.read(ctx, "open batches", func(v *view) error {
+		return v.scan(ctx, []byte{kindOpenBatch}, nil, false, func(k, _ []byte) (bool, error) {
+			run, step, err := cutStep(k)
+			if err != nil {
+				return false, damaged(k, err)
+			}
+			out = append(out, batch.NewBatchID(run, step))
+			return true, nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Batch implements batch.Store.
+func (s *Store) Batch(ctx context.Context, run batch.RunID, step int) (b *batch.Batch, err error) {
+	err = s.read(ctx, "batch "+string(batch.NewBatchID(run, step)), func(v *view) error {
+		b, err = v.batch(ctx, run, step)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (v *view) batch(ctx context.Context, run batch.RunID, step int) (*batch.Batch, error) {
+	headKey, payloadKey := stepKey(kindBatch, run, step), stepKey(kindPayload, run, step)
+	rec, err := v.get(headKey)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, batch.ErrNotFound
+	}
+	h, err := decodeBatchHead(rec)
+	if err != nil {
+		return nil, damaged(headKey, err)
+	}
+	if rec, err = v.get(payloadKey); err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, damaged(payloadKey, fmt.Errorf("it is missing"))
+	}
+	b, err := decodePayload(run, step, rec)
+	if err != nil {
+		return nil, damaged(payloadKey, err)
+	}
+	if len(b.Calls) != h.calls {
+		return nil, damaged(payloadKey, fmt.Errorf("it has %d calls, the head says %d", len(b.Calls), h.calls))
+	}
+	b.Phase, b.FinalizedAt = h.phase, h.finalizedAt
+	if err := v.calls(ctx, b, h); err != nil {
+		return nil, err
+	}
+	if err := b.Validate(); err != nil {
+		return nil, damaged(headKey, err)
+	}
+	return b, nil
+}
+
+// calls fills in the calls that have moved.
+func (v *view) calls(ctx context.Context, b *batch.Batch, h batchHead) error {
+	missing := h.moved
+	err := v.scan(ctx, stepKey(kindCall, b.Run, b.Step), nil, true, func(k, rec []byte) (bool, error) {
+		i, err := cutIndex(k)
+		if err == nil && (i >= len(b.Calls) || !h.hasMoved(i)) {
+			err = fmt.Errorf("the head does not know it")
+		}
+		if err == nil {
+			err = decodeCall(&b.Calls[i], rec)
+		}
+		if err != nil {
+			return false, damaged(k, err)
+		}
+		missing[i/8] &^= 1 << (i % 8)
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range b.Calls {
+		if h.hasMoved(i) {
+			return damaged(callKey(b.Run, b.Step, i), fmt.Errorf("it is missing"))
+		}
+	}
+	return nil
+}
+
+// Ticket implements batch.Store.
+func (s *Store) Ticket(ctx context.Context, id batch.TicketID) (t *batch.Ticket, err error) {
+	err = s.read(ctx, "ticket "+string(id), func(v *view) error {
+		t, err = v.ticket(id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func (v *view) ticket(id batch.TicketID) (*batch.Ticket, error) {
+	k := ticketKey(id)
+	rec, err := v.get(k)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, batch.ErrNotFound
+	}
+	t, err := decodeJSON[*batch.Ticket](kindTicket, rec)
+	if err == nil && (t == nil || t.ID != id) {
+		err = fmt.Errorf("it is not of ticket %q", string(id))
+	}
+	if err != nil {
+		return nil, damaged(k, err)
+	}
+	return t, nil
+}
+
+// Tickets implements batch.Store.
+func (s *Store) Tickets(ctx context.Context, f batch.TicketFilter) (out []*batch.Ticket, err error) {
+	prefix := []byte{kindTicket}
+	switch {
+	case f.Run != "":
+		prefix = key(kindRunTicket, string(f.Run))
+	case f.Open:
+		prefix = []byte{kindOpenTicket}
+	}
+	err = s.read(ctx, "tickets", func(v *view) error {
+		return v.scan(ctx, prefix, nil, false, func(k, _ []byte) (bool, error) {
+			id, err := ticketOf(k)
+			if err != nil {
+				return false, damaged(k, err)
+			}
+			t, err := v.ticket(id)
+			if err != nil {
+				return false, fmt.Errorf("ticket %s: %w", id, err)
+			}
+			if !f.Open || t.Status == batch.TicketOpen {
+				out = append(out, t)
+			}
+			return true, nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b *batch.Ticket) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return out, nil
+}
+
+// Decisions implements batch.Store.
+func (s *Store) Decisions(ctx context.Context, run batch.RunID) (out []*batch.DecisionRecord, err error) {
+	prefix := key(kindDecision, string(run))
+	err = s.read(ctx, "decisions of run "+string(run), func(v *view) error {
+		t, err := v.tally(run)
+		if err != nil {
+			return err
+		}
+		err = v.scan(ctx, prefix, nil, true, func(k, rec []byte) (bool, error) {
+			d, err := decodeDecision(rec)
+			if err != nil {
+				return false, damaged(k, err)
+			}
+			out = append(out, d)
+			return true, nil
+		})
+		return complete(err, prefix, uint64(len(out)), t.decisions)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// complete reports records that are missing from a listing: Badger ends a
+// listing quietly where it cannot read on.
+func complete(err error, prefix []byte, have, want uint64) error {
+	if err == nil && have != want {
+		err = damaged(prefix, fmt.Errorf("%d of %d records are there", have, want))
+	}
+	return err
+}
+
+// Events implements batch.Store.
+func (s *Store) Events(ctx context.Context, run batch.RunID, after uint64, limit int) (out []batch.Event, err error) {
+	prefix := key(kindEvents, string(run))
+	err = s.read(ctx, "events of run "+string(run), func(v *view) error {
+		t, err := v.tally(run)
+		if err != nil || after >= t.lastSeq {
+			return err
+		}
+		next, full := after+1, false
+		err = v.scan(ctx, prefix, eventsKey(run, next), true, func(k, rec []byte) (bool, error) {
+			events, err := decodeJSON[[]batch.Event](kindEvents, rec)
+			if err != nil {
+				return false, damaged(k, err)
+			}
+			for _, e := range events {
+				if e.Seq <= after {
+					continue
+				}
+				if e.Seq != next {
+					return false, damaged(k, fmt.Errorf("event %d follows %d", e.Seq, next-1))
+				}
+				out = append(out, e)
+				next++
+				if full = limit > 0 && len(out) == limit; full {
+					return false, nil
+				}
+			}
+			return true, nil
+		})
+		if full {
+			return err
+		}
+		return complete(err, prefix, next-1, t.lastSeq)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// State implements batch.Store.
+func (s *Store) State(ctx context.Context, run batch.RunID) (map[string]json.RawMessage, error) {
+	prefix := key(kindState, string(run))
+	out := map[string]json.RawMessage{}
+	err := s.read(ctx, "state of run "+string(run), func(v *view) error {
+		t, err := v.tally(run)
+		if err != nil {
+			return err
+		}
+		err = v.scan(ctx, prefix, nil, true, func(k, rec []byte) (bool, error) {
+			body, err := unseal(kindState, rec)
+			if err != nil {
+				return false, damaged(k, err)
+			}
+			out[string(k[len(prefix):])] = append(json.RawMessage{}, body...)
+			return true, nil
+		})
+		return complete(err, prefix, uint64(len(out)), t.stateKeys)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
