@@ -1,0 +1,204 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// Version is the format of host.toml that this release reads.
+const Version = 1
+
+// Config is a parsed and validated host.toml with defaults filled in. It must not
+// be changed once it is in use and may then be read concurrently. File names in it
+// are joined with the folder of host.toml: absolute where that is, else relative
+// to the working folder of the process.
+type Config struct {
+	File    string // as given to Load or Parse
+	Version int
+	DataDir string // the ledger and everything else the host keeps; default ".awaken"
+	Trust   Trust
+	Store   Store
+	Policy  Policy
+	Plugins []Plugin
+	Limits  Limits
+	Sandbox Sandbox
+	Serve   Serve
+
+	lines map[string]int    // key path to its line in File
+	flags map[string]string // key path to the flag that set it
+}
+
+// Trust says whose plugins are loaded.
+type Trust struct {
+	Keys          []TrustKey
+	Revoked       []string // key ids (16 hex digits) or manifest digests (64), lower case
+	AllowUnsigned bool     // a development opt-in; default false
+}
+
+// TrustKey is a minisign public key and the plugins it may sign.
+type TrustKey struct {
+	File    string
+	Plugins []string // patterns of path.Match on plugin ids; nil: any plugin
+}
+
+// Store is how the ledger is kept.
+type Store struct {
+	Sync       bool          // every commit is on disk before it is acknowledged; default true
+	MinFreeMiB int           // new batches are refused below this much free space; default 64
+	Retention  time.Duration // age at which finished runs may go; 0, the default: kept for ever
+}
+
+// Policy is where the gate's rules are and how they are evaluated.
+type Policy struct {
+	Paths      []string      // files, folders or bundles; default the folder "policy"
+	Deadline   time.Duration // for one decision; default 100ms
+	Builtins   []string      // network and environment built-ins to let in
+	RequireLog bool          // no call runs whose decision cannot be logged
+}
+
+// Plugin is one [[plugin]]: where it is and what it gets here.
+type Plugin struct {
+	Path     string // folder; empty when OCI is set
+	OCI      string // "host/name@sha256:…"; empty when Path is set
+	SHA256   string // pins the manifest: hex, lower case; empty: a signature is needed
+	Grant    *Grant // nil: pure compute
+	Config   map[string]Secret
+	Secrets  map[string]SecretSource
+	Names    map[string]string                 // tool id to the name the model sees
+	Recovery map[string]plugins.RecoveryChoice // by tool id
+}
+
+// Grant is the operator's side of a plugin's capabilities. What it does not list
+// is not granted.
+type Grant struct {
+	Hosts    []string
+	Paths    map[string]PathGrant // by absolute guest path
+	Commands []string
+}
+
+// PathGrant maps a guest path to a folder of this machine.
+type PathGrant struct {
+	Host   string
+	Mode   string // "ro", the default, or "rw"
+	MaxMiB int    // how much it may hold; 0: not bounded
+}
+
+// SecretSource says where a secret is read from when a call needs it. Exactly one
+// field is set.
+type SecretSource struct {
+	Env     string // name of an environment variable
+	File    string
+	Command []Secret // argv; arguments can hold credentials, so they print redacted
+}
+
+// Limits are the ceilings that no manifest and no call exceeds.
+type Limits struct {
+	MemoryMiB    int           // of one plugin instance; default 256
+	Timeout      time.Duration // of one attempt; default 60s
+	OutputMiB    int           // of one call; default 16
+	ArgumentsMiB int           // of one call; default 4
+}
+
+// Ceilings is the part of the limits that plugins are loaded with.
+func (l Limits) Ceilings() plugins.Limits {
+	return plugins.Limits{MemoryMiB: l.MemoryMiB, Timeout: l.Timeout, OutputMiB: l.OutputMiB}
+}
+
+// MaxArgumentBytes is the most argument bytes that one call may have.
+func (l Limits) MaxArgumentBytes() int { return l.ArgumentsMiB << 20 }
+
+// Sandbox is where tools with target "sandbox" run.
+type Sandbox struct {
+	Tier               string // "namespace" (default), "docker", "podman", "k8s" or "local"
+	Provisioning       string // "on_tool_use" (default) or "eager"
+	Image              string // for container tiers, pinned: "name@sha256:…"
+	Network            string // "none" (default), "allowlist" or "host"
+	AllowLocalFallback bool
+	Warm               int // Environments kept ready; default 0
+	EngineArgs         []string
+	Require            map[string]string // property to its least level, for every tool
+}
+
+// Serve is where the faces listen.
+type Serve struct {
+	Bind string // host:port; default "127.0.0.1:8421"
+}
+
+// Load reads, validates and checks file; the result is ready for use in this
+// release. The error is an *Error that lists every problem.
+func Load(file string) (*Config, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Parse(file, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func readFile(file string) ([]byte, error) {
+	fail := func(err error, what, remedy string) error {
+		return &Error{Problems: []Problem{{File: file, What: what, Remedy: remedy, cause: err}}}
+	}
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fail(err, "there is no such file", "name one with -c, or make one with: awaken-host init")
+	}
+	if err != nil {
+		return nil, fail(err, "cannot be opened: "+reason(err), "let the user of this process read it")
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1)) // one more, for Parse to refuse
+	if err != nil {
+		return nil, fail(err, "cannot be read: "+reason(err), "name a host.toml file")
+	}
+	return data, nil
+}
+
+// reason leaves out operation and file name, which the problem has already.
+func reason(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// Parse decodes and validates a host.toml. Name is for messages, and its folder is
+// what relative file names are joined with; nothing is read from disk. Settings
+// that this release has no use for are accepted: see Unsupported and Check. The
+// error is an *Error that lists every problem.
+func Parse(name string, data []byte) (*Config, error) {
+	c := defaults()
+	c.File = name
+	problems := c.decode(data)
+	if c.Version == Version {
+		problems = append(problems, without(c.validate(), problems)...)
+	}
+	if len(problems) > 0 {
+		return nil, &Error{Problems: inOrder(problems)}
+	}
+	return c, nil
+}
+
+// join resolves a file name of the document.
+func (c *Config) join(name string) string {
+	if name == "" {
+		return ""
+	}
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name)
+	}
+	return filepath.Join(filepath.Dir(c.File), name)
+}

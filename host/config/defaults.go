@@ -1,0 +1,31 @@
+package config
+
+import (
+	"time"
+
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// Defaults of keys that stand inside lists, where there is no value to start from.
+const (
+	defaultPathMode     = "ro"
+	defaultArgumentsMiB = 4
+)
+
+// defaults is the configuration of an empty file, file names not yet joined with
+// its folder.
+func defaults() *Config {
+	return &Config{
+		DataDir: ".awaken",
+		Store:   Store{Sync: true, MinFreeMiB: 64},
+		Policy:  Policy{Paths: []string{"policy"}, Deadline: 100 * time.Millisecond},
+		Limits: Limits{
+			MemoryMiB:    plugins.DefaultLimits.MemoryMiB,
+			Timeout:      plugins.DefaultLimits.Timeout,
+			OutputMiB:    plugins.DefaultLimits.OutputMiB,
+			ArgumentsMiB: defaultArgumentsMiB,
+		},
+		Sandbox: Sandbox{Tier: "namespace", Provisioning: "on_tool_use", Network: "none"},
+		Serve:   Serve{Bind: "127.0.0.1:8421"},
+	}
+}

@@ -1,0 +1,191 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Setting is one effective value and where it came from.
+type Setting struct {
+	Key    string // as in "plugin[0].grant.hosts"
+	Value  string // as TOML; "[redacted]" when Secret
+	Origin string // "host.toml:12", "default" or "flag --data-dir"
+	Secret bool
+}
+
+// Overrides are what flags of the command line set. Zero fields override nothing.
+type Overrides struct {
+	DataDir string // --data-dir: relative to the working folder, as a flag is
+}
+
+// Override puts flags over the values of the file.
+func (c *Config) Override(o Overrides) {
+	if o.DataDir != "" {
+		c.DataDir = o.DataDir
+		c.flag("data_dir", "--data-dir")
+	}
+}
+
+func (c *Config) flag(key, name string) {
+	if c.flags == nil {
+		c.flags = map[string]string{}
+	}
+	c.flags[key] = name
+}
+
+// Effective lists every setting in force, in the order of the documentation, with
+// file names joined and secrets redacted.
+func (c *Config) Effective() []Setting {
+	e := &effective{c: c}
+	e.add("version", c.Version)
+	e.add("data_dir", c.DataDir)
+	for i, k := range c.Trust.Keys {
+		key := element("trust.keys", i)
+		e.add(child(key, "file"), k.File)
+		if k.Plugins != nil {
+			e.add(child(key, "plugins"), k.Plugins)
+		}
+	}
+	e.add("trust.revoked", c.Trust.Revoked)
+	e.add("trust.allow_unsigned", c.Trust.AllowUnsigned)
+	e.add("store.sync", c.Store.Sync)
+	e.add("store.min_free_mib", c.Store.MinFreeMiB)
+	e.add("store.retention", c.Store.Retention)
+	e.add("policy.paths", c.Policy.Paths)
+	e.add("policy.deadline", c.Policy.Deadline)
+	e.add("policy.builtins", c.Policy.Builtins)
+	e.add("policy.require_log", c.Policy.RequireLog)
+	for i := range c.Plugins {
+		e.plugin(element("plugin", i), &c.Plugins[i])
+	}
+	e.add("limits.memory_mib", c.Limits.MemoryMiB)
+	e.add("limits.timeout", c.Limits.Timeout)
+	e.add("limits.output_mib", c.Limits.OutputMiB)
+	e.add("limits.arguments_mib", c.Limits.ArgumentsMiB)
+	e.sandbox(&c.Sandbox)
+	e.add("serve.bind", c.Serve.Bind)
+	return e.settings
+}
+
+type effective struct {
+	c        *Config
+	settings []Setting
+}
+
+func (e *effective) add(key string, value any) {
+	e.settings = append(e.settings, Setting{Key: key, Value: literal(value), Origin: e.origin(key)})
+}
+
+func (e *effective) hide(key string) {
+	e.settings = append(e.settings, Setting{Key: key, Value: redacted, Origin: e.origin(key), Secret: true})
+}
+
+func (e *effective) origin(key string) string {
+	if name, set := e.c.flags[key]; set {
+		return "flag " + name
+	}
+	if line := e.c.lines[key]; line > 0 {
+		return e.c.File + ":" + strconv.Itoa(line)
+	}
+	return "default"
+}
+
+func (e *effective) plugin(key string, p *Plugin) {
+	if p.Path != "" {
+		e.add(child(key, "path"), p.Path)
+	}
+	if p.OCI != "" {
+		e.add(child(key, "oci"), p.OCI)
+	}
+	e.add(child(key, "sha256"), p.SHA256)
+	if g := p.Grant; g != nil {
+		at := child(key, "grant")
+		e.add(child(at, "hosts"), g.Hosts)
+		for _, guest := range sorted(g.Paths) {
+			to := child(child(at, "paths"), guest)
+			e.add(child(to, "host"), g.Paths[guest].Host)
+			e.add(child(to, "mode"), g.Paths[guest].Mode)
+			e.add(child(to, "max_mib"), g.Paths[guest].MaxMiB)
+		}
+		e.add(child(at, "commands"), g.Commands)
+	}
+	for _, name := range sorted(p.Config) {
+		at := child(child(key, "config"), name)
+		if looksSecret.MatchString(name) {
+			e.hide(at)
+			continue
+		}
+		e.add(at, p.Config[name].Reveal())
+	}
+	for _, name := range sorted(p.Secrets) {
+		e.secret(child(child(key, "secrets"), name), p.Secrets[name])
+	}
+	for _, tool := range sorted(p.Names) {
+		e.add(child(child(key, "names"), tool), p.Names[tool])
+	}
+	for _, tool := range sorted(p.Recovery) {
+		at := child(child(key, "recovery"), tool)
+		e.add(at, string(p.Recovery[tool].Policy))
+		e.add(child(at, "max_attempts"), p.Recovery[tool].MaxAttempts)
+	}
+}
+
+// looksSecret matches names of [plugin.config] under which people keep
+// credentials although [plugin.secrets] is the place for them.
+var looksSecret = regexp.MustCompile(`(?i)secret|token|passw|passphrase|credential|private|auth|key$`)
+
+func (e *effective) secret(key string, s SecretSource) {
+	switch {
+	case s.Env != "":
+		e.add(child(key, "env"), s.Env)
+	case s.File != "":
+		e.add(child(key, "file"), s.File)
+	default:
+		e.hide(child(key, "command"))
+	}
+}
+
+func (e *effective) sandbox(s *Sandbox) {
+	e.add("sandbox.tier", s.Tier)
+	e.add("sandbox.provisioning", s.Provisioning)
+	e.add("sandbox.image", s.Image)
+	e.add("sandbox.network", s.Network)
+	e.add("sandbox.allow_local_fallback", s.AllowLocalFallback)
+	e.add("sandbox.warm", s.Warm)
+	e.add("sandbox.engine_args", s.EngineArgs)
+	for _, property := range sorted(s.Require) {
+		e.add(child("sandbox.require", property), s.Require[property])
+	}
+}
+
+// literal writes a value as TOML.
+func literal(v any) string {
+	switch v := v.(type) {
+	case string:
+		return quote(v)
+	case time.Duration:
+		return quote(formatDuration(v))
+	case []string:
+		items := make([]string, len(v))
+		for i, s := range v {
+			items[i] = quote(s)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	return fmt.Sprint(v)
+}
+
+// quote writes a basic string: TOML's escapes are those of JSON, which leaves DEL
+// as it is.
+func quote(s string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string always encodes
+	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\x7f", `\u007f`)
+}

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestEffective(t *testing.T) {
+	c, err := Parse("host.toml", []byte(`version = 1
+[trust]
+keys = [
+  { file = "a.pub" },
+  { file = "/b.pub", plugins = ["x", "y"] },
+]
+[store]
+retention = "48h"
+[[plugin]]
+path = "plugins/text"
+[plugin.grant]
+paths = { "/w" = { host = "work" } }
+[plugin.config]
+units = "say \"metric\""
+api_token = "hunter2"
+[plugin.secrets]
+A = { env = "ACME" }
+B = { command = ["pass", "hunter2"] }
+[plugin.recovery]
+count = "replay_safe"
+send = { policy = "idempotent", max_attempts = 5 }
+[plugin.names]
+count = "wc"
+[limits]
+timeout = "90s"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Override(Overrides{DataDir: "elsewhere"})
+	want := `
+version = 1 # host.toml:1
+data_dir = "elsewhere" # flag --data-dir
+trust.keys[0].file = "a.pub" # host.toml:4
+trust.keys[1].file = "/b.pub" # host.toml:5
+trust.keys[1].plugins = ["x", "y"] # host.toml:5
+trust.revoked = [] # default
+trust.allow_unsigned = false # default
+store.sync = true # default
+store.min_free_mib = 64 # default
+store.retention = "2d" # host.toml:8
+policy.paths = ["policy"] # default
+policy.deadline = "100ms" # default
+policy.builtins = [] # default
+policy.require_log = false # default
+plugin[0].path = "plugins/text" # host.toml:10
+plugin[0].sha256 = "" # default
+plugin[0].grant.hosts = [] # default
+plugin[0].grant.paths."/w".host = "work" # host.toml:12
+plugin[0].grant.paths."/w".mode = "ro" # default
+plugin[0].grant.paths."/w".max_mib = 0 # default
+plugin[0].grant.commands = [] # default
+plugin[0].config.api_token = [redacted] # host.toml:15 secret
+plugin[0].config.units = "say \"metric\"" # host.toml:14
+plugin[0].secrets.A.env = "ACME" # host.toml:17
+plugin[0].secrets.B.command = [redacted] # host.toml:18 secret
+plugin[0].names.count = "wc" # host.toml:23
+plugin[0].recovery.count = "replay_safe" # host.toml:20
+plugin[0].recovery.count.max_attempts = 3 # default
+plugin[0].recovery.send = "idempotent" # host.toml:21
+plugin[0].recovery.send.max_attempts = 5 # host.toml:21
+limits.memory_mib = 256 # default
+limits.timeout = "1m30s" # host.toml:25
+limits.output_mib = 16 # default
+limits.arguments_mib = 4 # default
+sandbox.tier = "namespace" # default
+sandbox.provisioning = "on_tool_use" # default
+sandbox.image = "" # default
+sandbox.network = "none" # default
+sandbox.allow_local_fallback = false # default
+sandbox.warm = 0 # default
+sandbox.engine_args = [] # default
+serve.bind = "127.0.0.1:8421" # default
+`
+	var got strings.Builder
+	for _, s := range c.Effective() {
+		fmt.Fprintf(&got, "\n%s = %s # %s", s.Key, s.Value, s.Origin)
+		if s.Secret {
+			got.WriteString(" secret")
+		}
+	}
+	if got.String()+"\n" != want {
+		t.Errorf("got %s\nwant %s", got.String(), want)
+	}
+}
+
+func TestOverrideNothing(t *testing.T) {
+	c := parse(t, "version = 1\ndata_dir = \"d\"")
+	c.Override(Overrides{})
+	if s := c.Effective()[1]; c.DataDir != "etc/d" || s.Origin != "etc/host.toml:2" {
+		t.Errorf("data_dir is %q from %s", c.DataDir, s.Origin)
+	}
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Unsupported lists what is set and has no effect in this release, in order of
+// lines. A Problem with Warning is harmless: the host does less than the setting
+// says and nothing that it forbids. The others would be misleading or unsafe to
+// ignore, and Check refuses them.
+func (c *Config) Unsupported() []Problem {
+	u := &unsupported{c: c}
+	for i, p := range c.Plugins {
+		u.plugin(element("plugin", i), p)
+	}
+	if c.sandboxSet() {
+		u.refuse("sandbox", "running tools in a sandbox")
+	}
+	if c.Policy.RequireLog {
+		u.refuse("policy.require_log", "a log of decisions outside the ledger, and so requiring it,")
+	}
+	if c.Store.Retention != 0 {
+		u.warn("store.retention", "nothing is removed in this release: finished runs are kept for ever")
+	}
+	if c.lines["serve.bind"] != 0 || c.Serve != defaults().Serve {
+		u.warn("serve.bind", "nothing listens in this release")
+	}
+	return inOrder(u.problems)
+}
+
+// Check refuses what would be misleading or unsafe to ignore. The error is an
+// *Error. Load calls it.
+func (c *Config) Check() error {
+	refused := slices.DeleteFunc(c.Unsupported(), func(p Problem) bool { return p.Warning })
+	if len(refused) > 0 {
+		return &Error{Problems: refused}
+	}
+	return nil
+}
+
+// sandboxSet reports whether the operator wrote anything about sandboxes, be it the
+// defaults: who writes network = "none" relies on it.
+func (c *Config) sandboxSet() bool {
+	for key := range c.lines {
+		if strings.HasPrefix(key, "sandbox.") {
+			return true
+		}
+	}
+	return !reflect.DeepEqual(c.Sandbox, defaults().Sandbox)
+}
+
+type unsupported struct {
+	c        *Config
+	problems []Problem
+}
+
+func (u *unsupported) add(p Problem) {
+	p.File, p.Line = u.c.File, u.c.lines[p.Key]
+	u.problems = append(u.problems, p)
+}
+
+func (u *unsupported) refuse(key, feature string) {
+	u.add(Problem{Key: key, What: feature + " is not available in this release", Remedy: "remove it"})
+}
+
+func (u *unsupported) warn(key, what string) {
+	u.add(Problem{Key: key, What: what, Remedy: "remove it, or keep it for a later release", Warning: true})
+}
+
+func (u *unsupported) plugin(key string, p Plugin) {
+	if p.OCI != "" {
+		u.add(Problem{Key: child(key, "oci"), What: "loading plugins from a registry is not available in this release",
+			Remedy: `remove it and name a folder with path = "…"`})
+	}
+	if g := p.Grant; g != nil {
+		if len(g.Hosts) > 0 {
+			u.refuse(key+".grant.hosts", "network access of plugins")
+		}
+		if len(g.Paths) > 0 {
+			u.refuse(key+".grant.paths", "file access of plugins")
+		}
+		if len(g.Commands) > 0 {
+			u.refuse(key+".grant.commands", "running commands from plugins")
+		}
+	}
+	if len(p.Secrets) > 0 {
+		u.refuse(child(key, "secrets"), "handing secrets to plugins")
+	}
+}
