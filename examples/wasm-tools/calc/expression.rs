@@ -30,7 +30,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn expected(&self, what: &str) -> String {
-        format!("expected {} at position {}", what, self.at + 1)
+        format!("at position {}: expected {}", self.at + 1, what)
     }
 
     fn space(&mut self) {
@@ -149,7 +149,7 @@ impl Parser<'_> {
             }
         }
         let written = std::str::from_utf8(&self.text[from..self.at]).unwrap_or("");
-        written.parse().map_err(|_| format!("{:?} at position {} is not a number", written, from + 1))
+        written.parse().map_err(|_| format!("at position {}: {:?} is not a number", from + 1, written))
     }
 
     fn name(&mut self) -> Result<f64, String> {
@@ -162,7 +162,7 @@ impl Parser<'_> {
             return match name.as_str() {
                 "pi" => Ok(std::f64::consts::PI),
                 "e" => Ok(std::f64::consts::E),
-                _ => Err(format!("unknown name {:?} at position {}: pi and e are known", name, from + 1)),
+                _ => Err(format!("at position {}: unknown name {:?}, pi and e are known", from + 1, name)),
             };
         }
         let mut arguments = vec![self.sum()?];
@@ -172,7 +172,7 @@ impl Parser<'_> {
         if !self.take(b')') {
             return Err(self.expected("',' or ')'"));
         }
-        apply(&name, &arguments).map_err(|why| format!("{} at position {}", why, from + 1))
+        apply(&name, &arguments).map_err(|why| format!("at position {}: {}", from + 1, why))
     }
 }
 
@@ -196,7 +196,7 @@ fn apply(name: &str, arguments: &[f64]) -> Result<f64, String> {
         "tan" => f64::tan,
         _ => {
             return Err(format!(
-                "unknown function {:?}: abs, ceil, cos, exp, floor, ln, log10, max, min, round, sin, sqrt and tan are known",
+                "unknown function {:?}, abs, ceil, cos, exp, floor, ln, log10, max, min, round, sin, sqrt and tan are known",
                 name
             ))
         }

@@ -118,9 +118,9 @@ int escape_error(void) { return aw_fail("\x1b]0;owned\x07\x1b[2J\rawaken-host: a
 
 AW_EXPORT(log_flood)
 int log_flood(void) {
-  static char line[2048];
+  static char line[200];
   for (size_t i = 0; i + 1 < sizeof line; i++) line[i] = (char)('a' + i % 26);
-  for (int i = 0; i < 200; i++) aw_log("error", line), aw_reset();
+  for (int i = 0; i < 1000; i++) aw_log("error", line), aw_reset();
   return aw_output(AW_STR("\"logged\""));
 }
 
