@@ -75,7 +75,8 @@ func (e *outsideError) Error() string {
 
 func (noLoader) Load(url string) (any, error) { return nil, &outsideError{url} }
 
-const schemaURL = "manifest:/schema"
+// schemaURL is in the form the library writes back when it resolves references.
+const schemaURL = "manifest:///schema"
 
 // compileSchema compiles source, JSON Schema of draft 2020-12 unless it names
 // another draft by $schema. Nothing is loaded from anywhere.
@@ -109,7 +110,7 @@ func compile(source json.RawMessage, counted *countedSchema) (out *jsonschema.Sc
 	c.UseLoader(noLoader{})
 	if counted != nil {
 		c.RegisterVocabulary(&jsonschema.Vocabulary{
-			URL: "manifest:/count",
+			URL: "manifest:///count",
 			Compile: func(_ *jsonschema.CompilerContext, obj map[string]any) (jsonschema.SchemaExt, error) {
 				return visit{counted, weigh(obj)}, nil
 			},
