@@ -34,11 +34,12 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	var said tail
 	stdout := &cappedBuffer{most: v.limits.output, over: func() { cancel(errOutput) }}
 	stderr := &lineWriter{log: &v.guest.log, level: slog.LevelInfo, source: "stderr", tail: &said}
+	sleeper := nap{ctx: gctx}
 	b := newBudget(v.limits.memory, false)
 	config := realWorld.WithName("").WithStartFunctions().
 		WithArgs(append([]string{path.Base(v.plugin.Manifest.Module.Path)}, v.spec.Args...)...).
 		WithStdin(bytes.NewReader(v.input)).WithStdout(stdout).WithStderr(stderr).
-		WithNanosleep(func(ns int64) { sleepUntil(gctx, ns) }).
+		WithNanosleep(sleeper.sleep).
 		WithFSConfig(wazero.NewFSConfig().WithFSMount(files, "/awaken"))
 	*dispatched = l.program.module.hasStart
 	mod, err := l.program.runtime.InstantiateModule(experimental.WithMemoryAllocator(gctx, b), l.program.command, config)
@@ -68,9 +69,9 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	if err != nil {
 		return v.ended(gctx, b, said.String(), err, true)
 	}
-	// A guest that ignores the failed write may come here before the clock does.
-	if errors.Is(context.Cause(gctx), errOutput) {
-		return v.ended(gctx, b, "", errOutput, true)
+	// A guest may end by itself before it notices that the host ended it.
+	if cause := context.Cause(gctx); sleeper.cut || errors.Is(cause, errOutput) {
+		return v.ended(gctx, b, "", cause, true)
 	}
 	a.output = stdout.buf
 	if a.status != 0 {

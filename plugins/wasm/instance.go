@@ -22,8 +22,8 @@ type instance struct {
 	stdout lineWriter
 	stderr lineWriter
 	tail   tail
-	ctx    context.Context // of the current call
-	guest  *guestCall      // the current call; nil between calls
+	nap    nap
+	guest  *guestCall // the current call; nil between calls
 	calls  int
 	gone   atomic.Bool // one of its modules was closed
 }
@@ -46,11 +46,11 @@ func keepOutputPure(log *slog.Logger) {
 // newInstance instantiates the program for p. Code of the guest runs here only if
 // the module has a start section; ctx bounds it.
 func newInstance(ctx context.Context, g *program, p *plugins.Plugin, memory uint64, log *slog.Logger) (*instance, error) {
-	i := &instance{budget: newBudget(memory, true), ctx: ctx}
+	i := &instance{budget: newBudget(memory, true), nap: nap{ctx: ctx}}
 	i.stdout = lineWriter{level: slog.LevelInfo, source: "stdout"}
 	i.stderr = lineWriter{level: slog.LevelWarn, source: "stderr", tail: &i.tail}
 	keepOutputPure(log)
-	config := realWorld.WithStdout(&i.stdout).WithStderr(&i.stderr).WithNanosleep(i.sleep)
+	config := realWorld.WithStdout(&i.stdout).WithStderr(&i.stderr).WithNanosleep(i.nap.sleep)
 	ctx = experimental.WithCloseNotifier(experimental.WithMemoryAllocator(ctx, i.budget), i)
 	plugin, err := g.extism.Instance(ctx, extism.PluginInstanceConfig{ModuleConfig: config})
 	if err != nil {
@@ -67,11 +67,15 @@ func newInstance(ctx context.Context, g *program, p *plugins.Plugin, memory uint
 	return i, nil
 }
 
-// sleep lets a guest's sleep end with its call: a blocked host function cannot be
-// interrupted from outside.
-func (i *instance) sleep(ns int64) { sleepUntil(i.ctx, ns) }
+// nap lets a guest's sleep end with its call: a blocked host function cannot be
+// interrupted from outside. It remembers that it did, because a guest that was
+// woken early goes on as if the time had passed.
+type nap struct {
+	ctx context.Context // of the current call
+	cut bool
+}
 
-func sleepUntil(ctx context.Context, ns int64) {
+func (n *nap) sleep(ns int64) {
 	if ns <= 0 {
 		return
 	}
@@ -79,7 +83,8 @@ func sleepUntil(ctx context.Context, ns int64) {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-ctx.Done():
+	case <-n.ctx.Done():
+		n.cut = true
 	}
 }
 
@@ -115,7 +120,7 @@ const killGrace = 250 * time.Millisecond
 
 // call runs an export. It returns soon after ctx ends.
 func (i *instance) call(ctx context.Context, export string, input []byte, guest *guestCall) (a answer) {
-	i.ctx, i.guest = ctx, guest
+	i.nap, i.guest = nap{ctx: ctx}, guest
 	i.stdout.log, i.stderr.log = &guest.log, &guest.log
 	i.calls++
 	i.budget.reset()
@@ -143,6 +148,9 @@ func (i *instance) call(ctx context.Context, export string, input []byte, guest 
 			a.message, a.err = m, nil
 		}
 	}
+	if a.err == nil && i.nap.cut {
+		a.err = context.Cause(ctx)
+	}
 	i.stdout.flush()
 	i.stderr.flush()
 	return a
@@ -156,7 +164,7 @@ const maxKernelPages = kernelPages + 128
 // one. Extism's memory goes back to the zeros it began with, because a guest can
 // write anywhere in it, and a call would begin by trusting what it finds.
 func (i *instance) renew() bool {
-	i.ctx, i.guest = context.Background(), nil
+	i.nap, i.guest = nap{ctx: context.Background()}, nil
 	i.stdout.log, i.stderr.log = nil, nil
 	kernel := i.budget.kernel.buf
 	if i.gone.Load() || len(kernel) > maxKernelPages*pageBytes || i.budget.used > i.budget.limit/4*3 {

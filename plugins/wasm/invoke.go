@@ -244,6 +244,9 @@ func (v *invocation) output(a answer, b *budget) *batch.Output {
 	case err != nil:
 		return v.fail("gave a bad result: %v", err)
 	}
+	if out.IsError && len(out.Content) == 0 {
+		out.Content = []batch.ContentBlock{batch.TextBlock(fmt.Sprintf("tool %s failed and did not say why", v.call.Tool))}
+	}
 	if out.IsError && len(out.State) > 0 {
 		v.r.log.Warn("a tool that failed also asked for state changes, they were dropped", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool), "operation", string(v.call.Operation()))
 		out.State = nil

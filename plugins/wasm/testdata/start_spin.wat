@@ -1,0 +1,4 @@
+(module
+  (func $spin (loop $again (br $again)))
+  (func (export "run") (result i32) (i32.const 0))
+  (start $spin))
