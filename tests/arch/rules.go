@@ -1,0 +1,144 @@
+package arch
+
+// Module is the path of the module that the rules are about.
+const Module = "github.com/awaken-agents/awaken-host"
+
+// Room is a package, or every package below one ("sandbox/*"), and what it may
+// import of this module. The first room of Rules.Rooms that fits a package is its.
+type Room struct {
+	Path   string
+	May    []string // packages or patterns
+	Tests  []string // what its test files may import besides
+	StdLib bool     // nothing from outside this module, in tests neither
+	Why    string
+}
+
+// Supplier is a module, or several with the same beginning, from outside and the
+// packages that may import it.
+type Supplier struct {
+	Path  string
+	By    []string // packages or patterns; "*": any that is not StdLib
+	Tests []string // packages whose test files may, besides
+	Why   string
+}
+
+// Link is a package and what must not be in a program that has it.
+type Link struct {
+	Path string
+	Not  []string // beginnings of import paths
+	Why  string
+}
+
+// Rules are what is checked.
+type Rules struct {
+	Rooms     []Room
+	Suppliers []Supplier
+	Links     []Link
+	BadNames  map[string]string // name of a folder with Go files to why not
+	Top       map[string]string // entries of the top level to what they are
+}
+
+const (
+	opa      = "github.com/open-policy-agent/opa"
+	badger   = "github.com/dgraph-io/badger"
+	clientGo = "k8s.io/"
+)
+
+// House are the rules of this repository.
+var House = Rules{
+	Rooms: []Room{
+		{Path: "batch", Tests: []string{"batch/storetest"}, StdLib: true,
+			Why: "the ledger is the vocabulary of all rooms and knows none of them; its tests drive the engine over the reference store"},
+		{Path: "batch/storetest", May: []string{"batch"}, StdLib: true,
+			Why: "the suite judges stores by the contract alone"},
+		{Path: "batch/*", May: []string{"batch"}, Tests: []string{"batch/storetest"},
+			Why: "a store implements its parent's contract and is held to the suite"},
+
+		{Path: "plugins", May: []string{"batch"}, Why: "a library of tools, for the ledger's types"},
+		{Path: "plugins/egress", May: []string{"plugins", "batch"}, Why: "the guarded way out knows grants, and no runtime"},
+		{Path: "plugins/wasm", May: []string{"plugins", "batch", "plugins/egress"},
+			Why: "the runtime runs in the host and inside a Hand alike, so it may need neither"},
+		{Path: "plugins/*", May: []string{"plugins", "batch"}, Why: "a child serves its parent's contract"},
+
+		{Path: "policy", May: []string{"batch", "plugins"}, Why: "the lock answers the ledger's Gate port about tools of the library"},
+		{Path: "policy/*", May: []string{"policy", "batch", "plugins"}, Why: "a child serves its parent's contract"},
+
+		{Path: "sandbox", May: []string{"batch", "plugins", "plugins/egress"}, Tests: []string{"sandbox/sandboxtest"},
+			Why: "the workshop answers the ledger's Executor port and sends its traffic the guarded way"},
+		{Path: "sandbox/hand", May: []string{"sandbox", "batch", "plugins", "plugins/wasm"}, Tests: []string{"sandbox/sandboxtest"},
+			Why: "the in-sandbox side runs the one Wasm runtime"},
+		{Path: "sandbox/*", May: []string{"sandbox", "batch", "plugins"}, Tests: []string{"sandbox/sandboxtest"},
+			Why: "a tier implements its parent's contract and is held to the suite"},
+
+		{Path: "host", May: []string{"batch", "plugins", "policy", "sandbox"}, Tests: []string{"batch/storetest"},
+			Why: "the hallway composes contracts and names no implementation"},
+		{Path: "host/config", May: []string{"host", "batch", "plugins"}, Why: "the file speaks of what the rooms declare"},
+		{Path: "host/standard", May: []string{
+			"batch", "batch/*", "plugins", "plugins/*", "policy", "policy/*", "sandbox", "sandbox/*",
+			"host", "host/config", "host/dispatch", "host/backend/*",
+		}, Why: "the one place that names every implementation; it knows no face"},
+		{Path: "host/mcp", May: []string{"host", "batch", "plugins"}, Why: "a face has no business rules"},
+		{Path: "host/api", May: []string{"host", "batch", "plugins"}, Why: "a face has no business rules"},
+		{Path: "host/console", May: []string{"host", "batch", "plugins"}, Why: "a face has no business rules"},
+		{Path: "host/*", May: []string{"host", "batch", "plugins"}, Why: "a child serves its parent's contract"},
+
+		{Path: "cmd/awaken-host", May: []string{"host/standard", "host/mcp", "host/api", "host/console"},
+			Why: "a front door speaks to people; what it offers, an embedder gets from host/standard too"},
+		{Path: "cmd/awaken-hand", May: []string{"sandbox/hand"}, Why: "what runs inside a sandbox is small"},
+
+		{Path: "examples/*", Why: "an example is built by its reader, who has the interfaces of a guest and nothing of ours"},
+		{Path: "tests/guests/*", Why: "a guest has the interfaces of a guest and nothing of ours"},
+		{Path: "tests/arch", Why: "the rules are about the others"},
+		{Path: "tests/*", May: []string{"host/standard", "host", "batch"}, Tests: []string{"batch/storetest", "sandbox/sandboxtest"},
+			Why: "what crosses rooms is tested from outside, as an embedder would"},
+	},
+
+	Suppliers: []Supplier{
+		{Path: badger, By: []string{"batch/badgerstore"}, Tests: []string{"tests/bench"},
+			Why: "stores are exchangeable; a benchmark measures the bare database beside ours in one run"},
+		{Path: "github.com/tetratelabs/wazero", By: []string{"plugins/wasm"}, Tests: []string{"tests/bench"},
+			Why: "one place holds the limits of guests; a benchmark measures the bare runtime beside ours in one run"},
+		{Path: "github.com/extism/go-sdk", By: []string{"plugins/wasm"}, Tests: []string{"tests/bench"},
+			Why: "one place holds the limits of guests; a benchmark measures the bare runtime beside ours in one run"},
+		{Path: opa, By: []string{"policy"}, Tests: []string{"tests/bench"},
+			Why: "one place fails closed; a benchmark measures the bare evaluation beside ours in one run"},
+		{Path: clientGo, By: []string{"sandbox/kube"}, Why: "30 MB that only one tier needs"},
+		{Path: "aead.dev/minisign", By: []string{"plugins"}, Why: "signatures are checked in one place"},
+		{Path: "github.com/santhosh-tekuri/jsonschema", By: []string{"plugins"}, Why: "schemas are compiled in one place, without loaders"},
+		{Path: "github.com/BurntSushi/toml", By: []string{"plugins", "host/config"}, Why: "the two files that people write"},
+		{Path: "github.com/agnivade/levenshtein", By: []string{"plugins", "policy", "host/config", "cmd/awaken-host"}, Why: "suggestions for mistyped names"},
+		{Path: "github.com/spf13/cobra", By: []string{"cmd/awaken-host"}, Why: "commands belong to the front door"},
+		{Path: "github.com/spf13/pflag", By: []string{"cmd/awaken-host"}, Why: "flags belong to the front door"},
+		{Path: "golang.org/x/term", By: []string{"cmd/awaken-host"}, Why: "only the front door speaks to a terminal"},
+		{Path: "golang.org/x/sys", By: []string{"*"}, Why: "system calls, as the standard library would offer them"},
+		{Path: "golang.org/x/sync", By: []string{"*"}, Why: "as the standard library would offer it"},
+		{Path: "github.com/rogpeppe/go-internal", Tests: []string{"cmd/awaken-host", "tests/*"}, Why: "scripts of the command line"},
+		{Path: "github.com/extism/go-pdk", By: []string{"examples/*", "tests/guests/*"}, Why: "the guest's side of the interface"},
+	},
+
+	Links: []Link{
+		{Path: "cmd/awaken-hand", Not: []string{opa, badger, clientGo},
+			Why: "the Hand starts for every sandbox: 6 ms and 5 MB without them, 16 ms and 30 MB with them"},
+		{Path: "sandbox/hand", Not: []string{opa, badger, clientGo}, Why: "the Hand links it"},
+		{Path: "plugins/wasm", Not: []string{opa, badger, clientGo}, Why: "the Hand links it"},
+	},
+
+	BadNames: map[string]string{
+		"util":    "it says nothing: name the idea",
+		"utils":   "it says nothing: name the idea",
+		"common":  "it says nothing: name the idea",
+		"types":   "a type lives with the idea that it belongs to",
+		"helper":  "it says nothing: name the idea",
+		"helpers": "it says nothing: name the idea",
+		"misc":    "it says nothing: name the idea",
+		"shared":  "it says nothing: name the idea",
+	},
+
+	Top: map[string]string{
+		"go.mod": "the module", "go.sum": "its checksums",
+		"README.md": "the first page", "LICENSE": "Apache-2.0", "Makefile": "every task by name",
+		"docs": "what does not fit a doc comment", "packaging": "how it is shipped",
+		"batch": "the ledger", "plugins": "the library", "policy": "the lock", "sandbox": "the workshop",
+		"host": "the hallway", "cmd": "the front doors", "examples": "tools to learn from", "tests": "what crosses rooms",
+	},
+}
