@@ -138,15 +138,37 @@ func (p *jsonParser) object(depth int) (ast.Value, error) {
 			p.at++
 		case '}':
 			p.at++
-			obj := ast.NewObject(pairs...)
-			if obj.Len() != len(pairs) {
-				return nil, errors.New("an object before this has the same key twice")
+			if k, twice := repeated(pairs); twice {
+				return nil, fmt.Errorf("an object that ends here has the key %.80q twice", k)
 			}
-			return obj, nil
+			return ast.NewObject(pairs...), nil
 		default:
 			return nil, errors.New("expected ',' or '}'")
 		}
 	}
+}
+
+// repeated finds a key that occurs twice. Few keys are compared faster than hashed.
+func repeated(pairs [][2]*ast.Term) (string, bool) {
+	name := func(i int) string { return string(pairs[i][0].Value.(ast.String)) }
+	if len(pairs) <= 16 {
+		for i := range pairs {
+			for j := range i {
+				if name(i) == name(j) {
+					return name(i), true
+				}
+			}
+		}
+		return "", false
+	}
+	seen := make(map[string]struct{}, len(pairs))
+	for i := range pairs {
+		if _, ok := seen[name(i)]; ok {
+			return name(i), true
+		}
+		seen[name(i)] = struct{}{}
+	}
+	return "", false
 }
 
 func (p *jsonParser) array(depth int) (ast.Value, error) {

@@ -23,8 +23,8 @@ func Starter() fs.FS {
 	return sub
 }
 
-// baseFile is where messages say a problem of the base policy is.
-func baseFile(name string) string { return "awaken-host:" + name }
+// basePrefix is where messages say a problem of the base policy is.
+const basePrefix = "awaken-host:"
 
 // baseModules are the sources of the base policy without its tests.
 func baseModules() []source {
@@ -41,7 +41,7 @@ func baseModules() []source {
 		if err != nil {
 			panic(err) // embedded files are always there
 		}
-		out = append(out, source{file: baseFile(path.Base(n)), name: "base/" + path.Base(n), raw: raw})
+		out = append(out, source{file: basePrefix + path.Base(n), name: "base/" + path.Base(n), raw: raw})
 	}
 	return out
 }

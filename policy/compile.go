@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,8 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 		m, err := ast.ParseModuleWithOpts(src.file, string(src.raw), ast.ParserOptions{
 			RegoVersion: ast.RegoV1, Capabilities: caps, ProcessAnnotation: true,
 		})
-		if err == nil && m == nil {
-			err = errors.New("has no package; start it with: package awaken.policy")
+		if len(bytes.TrimSpace(src.raw)) == 0 || err != nil && strings.Contains(err.Error(), "empty module") {
+			err = errors.New("has nothing in it; start it with: package awaken.policy")
 		}
 		if err != nil {
 			problems = append(problems, explain(err, src.file, o.Builtins)...)
@@ -94,7 +95,7 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 		WithEnablePrintStatements(true).
 		WithPathConflictsCheck(conflict).
 		SetErrorLimit(0)
-	if c.Compile(modules); c.Failed() {
+	if evaluateFully(c).Compile(modules); c.Failed() {
 		return nil, explain(c.Errors, "", o.Builtins)
 	}
 
@@ -138,6 +139,11 @@ func explain(err error, file string, letIn []string) Problems {
 		if !slices.Contains(ps, p) {
 			ps = append(ps, p)
 		}
+	}
+	// What an operator breaks may show in the base policy too, as with recursion.
+	theirs := slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return strings.HasPrefix(p.File, basePrefix) })
+	if len(theirs) > 0 {
+		ps = theirs
 	}
 	slices.SortFunc(ps, func(a, b Problem) int {
 		return strings.Compare(fmt.Sprintf("%s\x00%09d%09d", a.File, a.Line, a.Col), fmt.Sprintf("%s\x00%09d%09d", b.File, b.Line, b.Col))

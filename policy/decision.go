@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -213,7 +214,7 @@ func readBlock(v any) (batch.ContentBlock, error) {
 				return b, odd("data is not base64")
 			}
 		case "json":
-			if b.JSON, err = json.Marshal(v); err != nil {
+			if b.JSON, err = compactJSON(v); err != nil {
 				return b, odd("json cannot be written: %v", err)
 			}
 		default:
@@ -221,6 +222,17 @@ func readBlock(v any) (batch.ContentBlock, error) {
 		}
 	}
 	return b, b.Validate()
+}
+
+// compactJSON writes v without the escapes that only HTML needs.
+func compactJSON(v any) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 func readConfirmation(v any) (*batch.Confirmation, error) {

@@ -41,9 +41,9 @@ func TestOutcomes(t *testing.T) {
 					t.Errorf("got %+v", d.Result)
 				}
 			}},
-		{name: "set_result json", policy: `set_result contains {"json": {"n": 12345678901234567890, "x": null}, "is_error": true}`, outcome: "set_result", codes: "set_result",
+		{name: "set_result json", policy: `set_result contains {"json": {"n": 12345678901234567890, "x": null, "y": "<&>"}, "is_error": true}`, outcome: "set_result", codes: "set_result",
 			check: func(t *testing.T, d *batch.Decision) {
-				if !d.Result.IsError || string(d.Result.Content[0].JSON) != `{"n":12345678901234567890,"x":null}` {
+				if !d.Result.IsError || string(d.Result.Content[0].JSON) != `{"n":12345678901234567890,"x":null,"y":"<&>"}` {
 					t.Errorf("got %+v", d.Result)
 				}
 			}},

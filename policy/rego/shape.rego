@@ -199,7 +199,7 @@ duration_ns(v) := ns if {
 # nanoseconds was meant as seconds or milliseconds and would be long past.
 time_ns(v) := ns if {
 	is_string(v)
-	regex.match(`^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})$`, v)
+	regex.match(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`, v)
 	ns := time.parse_rfc3339_ns(v)
 }
 
