@@ -79,7 +79,7 @@ func (p *progress) tell(run standard.RunID, step, index int, op, what string, at
 	name := op
 	if run == p.id && step == p.step && index >= 0 && index < len(p.msg.Calls) {
 		c := p.msg.Calls[index]
-		name = fmt.Sprintf("%d/%d  %s  %s", index+1, len(p.msg.Calls), c.ID, c.Tool)
+		name = fmt.Sprintf("%d/%d %s %s", index+1, len(p.msg.Calls), c.ID, c.Tool)
 	}
 	_, _ = fmt.Fprintf(p.app.stderr, "  %s  %s%s\n", visibleLine(name), visibleLine(what), duration)
 }

@@ -45,6 +45,9 @@ func callTable(b *standard.BatchView, languages map[string]string, barrier bool)
 	for i := range b.Calls {
 		c := &b.Calls[i]
 		text := c.Text()
+		if c.Phase == standard.PhaseAwaiting && c.Ticket != nil {
+			text = waitsFor(c.Ticket)
+		}
 		if barrier && b.Phase != standard.BatchFinalized && c.Phase.Terminal() {
 			text = "(held until the batch is published)"
 		}
@@ -57,7 +60,7 @@ func callTable(b *standard.BatchView, languages map[string]string, barrier bool)
 func outcome(c *standard.CallView) string {
 	switch {
 	case c.Phase == standard.PhaseAwaiting && c.Ticket != nil:
-		return "waits: " + string(c.Ticket.Kind)
+		return "waits " + string(c.Ticket.ID)
 	case c.Phase != standard.PhaseCompleted:
 		return string(c.Phase)
 	case c.Answer == standard.AnswerTool && c.IsError:

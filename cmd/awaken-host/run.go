@@ -104,7 +104,7 @@ func (a *app) submit(ctx context.Context, s *submission, msg *standard.Message, 
 	o.Observe = p.observe
 	h, err := standard.Open(ctx, a.config, o)
 	if err != nil {
-		return err
+		return a.interrupted(ctx, err, "nothing of this message was; run it again")
 	}
 	defer a.close(h)
 	if err := h.Start(ctx); err != nil {

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/awaken-agents/awaken-host/host/standard"
+)
+
+// call runs a command line in process.
+func call(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = newApp(strings.NewReader(stdin), &out, &err).main(args)
+	return out.String(), err.String(), code
+}
+
+func TestWrongUsage(t *testing.T) {
+	config := filepath.Join(initialised(t), "host.toml")
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"unknown command", []string{"rum"}, "Did you mean run or runs?"},
+		{"unknown command of a group", []string{"tickets", "aprove"}, "Did you mean approve?"},
+		{"unknown flag", []string{"run", "--principle", "p", "-"}, "Did you mean --principal?"},
+		{"unknown short flag", []string{"run", "-z"}, "awaken-host run --help"},
+		{"flag without a value", []string{"run", "--run"}, "--run"},
+		{"no argument", []string{"run"}, "one message file"},
+		{"too many arguments", []string{"runs", "list", "x"}, "takes no arguments"},
+		{"unknown format", []string{"version", "-o", "yaml"}, "json and table"},
+		{"verbose and quiet", []string{"version", "-v", "-q"}, "exclude"},
+		{"no such message", []string{"run", "-c", config, "nothing.json"}, "nothing.json"},
+		{"message is a folder", []string{"run", "-c", config, "."}, "is a directory"},
+		{"no such host file", []string{"run", "-c", "nothing.toml", "-"}, "nothing.toml"},
+		{"bad label", []string{"run", "-c", config, "--label", "x", "-"}, "key=value"},
+		{"label twice", []string{"run", "-c", config, "--label", "x=1", "--label", "x=2", "-"}, "twice"},
+		{"negative step", []string{"run", "-c", config, "--step", "-1", "-"}, "first step is 1"},
+		{"bad run id", []string{"run", "-c", config, "--run", "a/b", "-"}, "a/b"},
+		{"unknown tool", []string{"tools", "call", "-c", config, "hello__gret"}, "did you mean hello__greet"},
+		{"arguments that are not JSON", []string{"tools", "call", "-c", config, "hello__greet", "{"}, "not valid JSON"},
+		{"no key", []string{"plugin", "sign", "."}, "--key is needed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out, stderr, code := call(t, `{"calls":[{"id":"a","tool":"hello__greet"}]}`, tc.args...)
+			if code != exitUsage || out != "" {
+				t.Errorf("exit status %d, stdout %q", code, out)
+			}
+			if !strings.Contains(stderr, tc.want) || !strings.Contains("\n"+stderr, "\nawaken-host: ") || strings.Contains(stderr, "Usage:\n") {
+				t.Errorf("stderr %q, want %q in it", stderr, tc.want)
+			}
+		})
+	}
+}
+
+func initialised(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if _, stderr, code := call(t, "", "init", dir); code != 0 {
+		t.Fatalf("init: exit status %d: %s", code, stderr)
+	}
+	return dir
+}
+
+func TestMessageThatIsTooLong(t *testing.T) {
+	a := newApp(io.LimitReader(zeros{}, maxInputBytes+10), io.Discard, io.Discard)
+	_, _, err := a.readInput("-")
+	var usage usageError
+	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "64 MiB") {
+		t.Errorf("err %v", err)
+	}
+	a = newApp(io.LimitReader(zeros{}, maxInputBytes), io.Discard, io.Discard)
+	if data, _, err := a.readInput("-"); err != nil || len(data) != maxInputBytes {
+		t.Errorf("%d bytes, err %v", len(data), err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// A model and a guest may not drive the terminal of who looks at their results.
+func TestTerminalSeesText(t *testing.T) {
+	dir := initialised(t)
+	config := filepath.Join(dir, "host.toml")
+	evil := "\x1b]0;owned\x07\u009b31m\u202ename"
+	args, err := json.Marshal(map[string]string{"name": evil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range [][]string{
+		{"tools", "call", "hello__greet", string(args)},
+		{"tools", "call", "hello__greet", string(args), "-o", "table"},
+		{"tools", "call", "hello__greet", string(args), "-o", "json"},
+		{"tools", "call", "hello__add_note", strings.Replace(string(args), "name", "text", 1)},
+		{"tickets", "list"},
+		{"tickets", "list", "-o", "json"},
+		{"runs", "list"},
+	} {
+		var out, stderr bytes.Buffer
+		a := newApp(strings.NewReader(""), &out, &stderr)
+		a.onTerminal, a.errOnTerminal = true, true
+		code := a.main(append(line, "-c", config))
+		if code != 0 && code != exitParked {
+			t.Fatalf("%q: exit status %d: %s", line, code, &stderr)
+		}
+		if !harmless(out.String()) || !harmless(stderr.String()) {
+			t.Errorf("%q:\nstdout %q\nstderr %q", line, &out, &stderr)
+		}
+	}
+}
+
+func TestResultOnATerminalIsIndented(t *testing.T) {
+	var out bytes.Buffer
+	a := newApp(nil, &out, io.Discard)
+	if err := a.writeValue(map[string]any{"a": 1}); err != nil || out.String() != "{\"a\":1}\n" {
+		t.Errorf("%q, %v", &out, err)
+	}
+	out.Reset()
+	a.onTerminal = true
+	if err := a.writeValue(map[string]any{"a": 1}); err != nil || out.String() != "{\n  \"a\": 1\n}\n" {
+		t.Errorf("%q, %v", &out, err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestClosedPipeIsHarmlessAndAFullDiskIsNot(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := newApp(nil, w, io.Discard).main([]string{"version"}); code != 0 {
+		t.Errorf("closed pipe: exit status %d", code)
+	}
+	var stderr bytes.Buffer
+	if code := newApp(nil, failing{syscall.ENOSPC}, &stderr).main([]string{"version"}); code != exitFailed || !strings.Contains(stderr.String(), "cannot be written") {
+		t.Errorf("full disk: exit status %d: %s", code, &stderr)
+	}
+}
+
+// What the program tells people to paste must reach it unchanged.
+func TestShellWord(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal("a POSIX shell is needed on the PATH")
+	}
+	for _, s := range []string{"plain", "a b", "it's", "$(x)`y`", "-c", "", "a\nb", "ü", `\`, "*?[", "~/x", "a;b&c|d", "!h"} {
+		out, err := exec.Command(sh, "-c", "printf %s "+shellWord(s)).Output()
+		if err != nil || string(out) != s {
+			t.Errorf("%q became %q (%v)", s, out, err)
+		}
+	}
+}
+
+func TestHints(t *testing.T) {
+	a := newApp(nil, io.Discard, io.Discard)
+	a.config, a.dataDir = "my host.toml", "/d"
+	if got, want := a.command("run", "--run", "r1", "-"), "awaken-host run -c 'my host.toml' --data-dir /d --run r1 -"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestApproverIsNeverNameless(t *testing.T) {
+	name, err := currentUser()
+	if err != nil || name == "" {
+		t.Errorf("%q, %v", name, err)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	dir := initialised(t)
+	var out, stderr bytes.Buffer
+	a := newApp(strings.NewReader(""), &out, &stderr)
+	a.errOnTerminal = true
+	if code := a.main([]string{"run", "-c", filepath.Join(dir, "host.toml"), filepath.Join(dir, "batch.json")}); code != 0 {
+		t.Fatalf("exit status %d: %s", code, &stderr)
+	}
+	for _, want := range []string{"  1/2 call-1 hello__greet  tool  ", "  2/2 call-2 hello__list_notes  tool  "} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("no %q in %s", want, &stderr)
+		}
+	}
+	var res standard.Result
+	if err := json.Unmarshal(out.Bytes(), &res); err != nil || len(res.Results) != 2 {
+		t.Errorf("stdout %s: %v", &out, err)
+	}
+}
+
+// Every command and flag explains itself, and every command that runs has an
+// example.
+func TestHelp(t *testing.T) {
+	root := newApp(nil, io.Discard, io.Discard).root()
+	for _, group := range root.Commands() {
+		for _, c := range append(group.Commands(), group) {
+			if c.Name() == "help" || c.Name() == "completion" {
+				continue
+			}
+			if c.Short == "" || !c.HasSubCommands() && c.Example == "" {
+				t.Errorf("%s has no help or no example", c.CommandPath())
+			}
+		}
+	}
+}
