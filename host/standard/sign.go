@@ -19,7 +19,7 @@ func Sign(dir, keyFile, password string, updateDigest bool) (*plugins.SignReport
 
 // Verify checks the plugin in dir against the given public key files, or, when
 // there are none, against the trust of a host.toml, and reports what it is.
-func Verify(dir string, pubFiles []string, configFile string) (*plugins.VerifyReport, error) {
+func Verify(dir string, pubFiles []string, configFile string) (*plugins.Report, error) {
 	var trust plugins.Trust
 	for _, f := range pubFiles {
 		k, err := plugins.LoadKey(f, nil)
