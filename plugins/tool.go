@@ -103,12 +103,16 @@ func (t *Tool) CheckOutput(out *batch.Output) error {
 }
 
 // CheckState checks the value that a state key would have against the schema the
-// manifest declares for it; an undeclared key is an error.
+// manifest declares for it; a nil value is a deletion. An undeclared key is an
+// error either way.
 func (t *Tool) CheckState(key string, value json.RawMessage) error {
 	s, declared := t.state[key]
 	if !declared {
 		keys := slices.Sorted(maps.Keys(t.state))
 		return fmt.Errorf("plugin %s declares no state key %q%s", t.Plugin.Manifest.ID, clip(key, 80), didYouMean(key, keys))
+	}
+	if value == nil { // a deletion: there is nothing to hold against the schema
+		return nil
 	}
 	v, err := decodeStrict(value)
 	if err == nil && s != nil {
