@@ -2,13 +2,15 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/host/standard"
 )
 
-// progress tells on standard error of each call that ends while a batch runs.
+// progress tells on standard error of each call that ends while a batch runs, and
+// with -v of each that begins.
 type progress struct {
 	app *app
 	msg *standard.Message
@@ -49,37 +51,48 @@ func (p *progress) observe(run standard.RunID, events []standard.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range events {
-		op := fmt.Sprintf("%s/%d/%d", run, e.Step, e.Index)
 		switch e.Kind {
 		case standard.EventBatchRequested:
 			if p.follows && p.id == "" && (p.wanted == "" || p.wanted == run) {
 				p.id, p.step = run, e.Step
 			}
 		case standard.EventCallExecuting:
-			p.began[op] = e.Time
+			p.began[operation(run, e)] = e.Time
+			if p.app.verbose {
+				p.line(run, e, "runs, attempt "+strconv.Itoa(e.Attempt))
+			}
 		case standard.EventCallCompleted:
-			p.tell(run, e.Step, e.Index, op, e.Note, e.Time)
+			p.tell(run, e, e.Note)
 		case standard.EventCallIndeterminate:
-			p.tell(run, e.Step, e.Index, op, "indeterminate", e.Time)
+			p.tell(run, e, "indeterminate")
 		case standard.EventCallAwaiting:
-			p.tell(run, e.Step, e.Index, op, "waits for "+e.Note, e.Time)
+			p.tell(run, e, "waits for "+e.Note)
 		}
 	}
 }
 
-func (p *progress) tell(run standard.RunID, step, index int, op, what string, at time.Time) {
+func operation(run standard.RunID, e standard.Event) string {
+	return fmt.Sprintf("%s/%d/%d", run, e.Step, e.Index)
+}
+
+// tell writes a line for a call that has come to something.
+func (p *progress) tell(run standard.RunID, e standard.Event, what string) {
 	if !p.on {
 		return
 	}
-	duration := ""
+	op := operation(run, e)
 	if began, ok := p.began[op]; ok {
-		duration = "  " + took(at.Sub(began))
+		what += "  " + took(e.Time.Sub(began))
 		delete(p.began, op)
 	}
-	name := op
-	if run == p.id && step == p.step && index >= 0 && index < len(p.msg.Calls) {
-		c := p.msg.Calls[index]
-		name = fmt.Sprintf("%d/%d %s %s", index+1, len(p.msg.Calls), c.ID, c.Tool)
+	p.line(run, e, what)
+}
+
+func (p *progress) line(run standard.RunID, e standard.Event, what string) {
+	name := operation(run, e)
+	if run == p.id && e.Step == p.step && e.Index >= 0 && e.Index < len(p.msg.Calls) {
+		c := p.msg.Calls[e.Index]
+		name = fmt.Sprintf("%d/%d %s %s", e.Index+1, len(p.msg.Calls), c.ID, c.Tool)
 	}
-	_, _ = fmt.Fprintf(p.app.stderr, "  %s  %s%s\n", visibleLine(name), visibleLine(what), duration)
+	_, _ = fmt.Fprintf(p.app.stderr, "  %s  %s\n", visibleLine(name), visibleText(what))
 }
