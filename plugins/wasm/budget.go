@@ -38,6 +38,17 @@ func (b *budget) Allocate(uint64, uint64) experimental.LinearMemory {
 // reset forgets the refusals of the call before.
 func (b *budget) reset() { b.refused, b.kernelRefused = false, false }
 
+// recycle gives the memories back. No code of the instance may run any more, nor
+// ever again.
+func (b *budget) recycle() {
+	for _, m := range []*linearMemory{b.kernel, b.guest} {
+		if m != nil && m.buf != nil {
+			recycleBuffer(m.buf)
+			m.buf = nil
+		}
+	}
+}
+
 // linearMemory is a Go slice, so that a module which is closed while its code
 // still runs never leaves a dangling page behind.
 type linearMemory struct {
@@ -79,11 +90,12 @@ func (m *linearMemory) Reallocate(size uint64) []byte {
 		// copying its memory each time.
 		room = max(size, min(size+size/2, b.limit+m.free))
 	}
-	grown := make([]byte, size, room)
+	grown := newBuffer(size, room)
 	copy(grown, m.buf)
 	m.buf = grown
 	return m.buf
 }
 
-// Free implements experimental.LinearMemory. The garbage collector does the work.
+// Free implements experimental.LinearMemory. It does nothing: wazero may call it
+// while the guest still runs. See budget.recycle.
 func (m *linearMemory) Free() {}

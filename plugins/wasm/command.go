@@ -73,6 +73,8 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	if cause := context.Cause(gctx); sleeper.cut || errors.Is(cause, errOutput) {
 		return v.ended(gctx, b, "", cause, true)
 	}
+	_ = mod.Close(context.Background())
+	b.recycle()
 	a.output = stdout.buf
 	if a.status != 0 {
 		a.message = fmt.Sprintf("tool %s ended with exit status %d", v.call.Tool, a.status)

@@ -175,6 +175,12 @@ func (i *instance) renew() bool {
 	return true
 }
 
+// end closes an instance whose last call ended in order.
+func (i *instance) end() {
+	i.close()
+	i.budget.recycle()
+}
+
 func (i *instance) close() {
 	if i.plugin != nil {
 		_ = i.plugin.CloseWithContext(context.Background())

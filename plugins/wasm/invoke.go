@@ -174,6 +174,8 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 	if isolation != plugins.IsolationCall && a.err == nil && !live.budget.kernelRefused &&
 		live.calls < v.r.opts.CallsPerInstance && live.renew() {
 		keep(live)
+	} else if a.err == nil && gctx.Err() == nil {
+		live.end()
 	} else {
 		live.close()
 	}

@@ -19,7 +19,7 @@ func isolated(tb testing.TB, i plugins.Isolation) *plugins.Plugin {
 		tool("count_then_fail", isolation(i)), tool("trap", isolation(i)), tool("exit_zero", isolation(i)),
 		tool("spin", isolation(i)), tool("damage_extism", isolation(i)), tool("scavenge", isolation(i)),
 		tool("echo", isolation(i), encoding("text:w", "text")), tool("talk", isolation(i)), tool("grow_gracefully", isolation(i)),
-		tool("world", isolation(i)))
+		tool("world", isolation(i)), tool("litter", isolation(i)), tool("find_litter", isolation(i)))
 }
 
 func inRun(id batch.RunID) func(*batch.Call) { return func(c *batch.Call) { c.Run = id } }
@@ -32,6 +32,34 @@ func TestCallIsolation(t *testing.T) {
 	}
 	good(t, g.call("echo", `{"w":"secret-42"}`), "secret-42")
 	good(t, g.call("scavenge", `{}`), `"clean"`)
+}
+
+// Memory is used again by the next instance: it must not show whose it was.
+func TestRecycledMemoryIsClean(t *testing.T) {
+	r := newRuntime(t, Options{})
+	for _, i := range []plugins.Isolation{plugins.IsolationCall, plugins.IsolationRun} {
+		g := newRig(t, r, isolated(t, i))
+		for n := range 12 {
+			good(t, g.call("litter", `{}`, inRun(batch.RunID(fmt.Sprint("a", n)))), `"done"`)
+			good(t, g.call("find_litter", `{}`, inRun(batch.RunID(fmt.Sprint("b", n)))), `"clean"`)
+		}
+	}
+	for range 50 {
+		b := newBuffer(100_000, 150_000)
+		for i := range b {
+			if b[i] != 0 {
+				t.Fatalf("byte %d of a new buffer is %d", i, b[i])
+			}
+			b[i] = 0xff
+		}
+		recycleBuffer(b)
+	}
+	for n := uint64(1); n < 1<<33; n = n*5/4 + 1 {
+		class, size := sizeClass(n)
+		if again, same := sizeClass(size); size < n || size > max(n*5/4+8, pageBytes) || same != size || again != class {
+			t.Errorf("size %d: class %d of %d bytes; that size is class %d of %d", n, class, size, again, same)
+		}
+	}
 }
 
 func TestRunIsolation(t *testing.T) {

@@ -165,6 +165,26 @@ int scavenge(void) {
   return OUT("\"clean\"");
 }
 
+// leaves a pattern all over both memories
+AW_EXPORT(litter)
+int litter(void) {
+  size_t from = __builtin_wasm_memory_grow(0, 8) * 65536;
+  for (size_t i = 0; i < 8 * 65536; i += 8) *(volatile uint64_t *)(from + i) = 0xdeadbeefdeadbeefu;
+  for (uint64_t at = 32768; at < 16 * 65536ull; at += 8) extism_store_u64(at, 0xdeadbeefdeadbeefu);
+  return OUT("\"done\"");
+}
+
+// finds anything that is not zero in memory nobody wrote to in this instance
+AW_EXPORT(find_litter)
+int find_litter(void) {
+  size_t from = __builtin_wasm_memory_grow(0, 8) * 65536;
+  for (size_t i = 0; i < 8 * 65536; i += 8)
+    if (*(volatile uint64_t *)(from + i) != 0) return OUT("\"found in its own memory\"");
+  for (uint64_t at = 32768; at < 16 * 65536ull; at += 8)
+    if (extism_load_u64(at) != 0) return OUT("\"found in Extism's memory\"");
+  return OUT("\"clean\"");
+}
+
 AW_EXPORT(fill_vars)
 int fill_vars(void) {
   uint8_t key[2] = {'a', 0};
