@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -75,6 +76,32 @@ func BenchmarkBareEvaluation(b *testing.B) {
 			b.Fatalf("%+v %v", rs, err)
 		}
 	}
+}
+
+// BenchmarkOverhead takes turns between Decide and bare OPA, so that a busy machine
+// slows both alike, and reports the ratio of their times.
+func BenchmarkOverhead(b *testing.B) {
+	g := open(b, benchOptions(b))
+	q := benchQuery()
+	doc := benchInput(b, g, q)
+	s := g.current.Load()
+	var ours, bare time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if _, err := g.Decide(context.Background(), q); err != nil {
+			b.Fatal(err)
+		}
+		turn := time.Now()
+		var input any
+		if err := util.UnmarshalJSON(doc, &input); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := s.query.Eval(context.Background(), rego.EvalInput(input), rego.EvalTime(q.Now)); err != nil {
+			b.Fatal(err)
+		}
+		ours, bare = ours+turn.Sub(began), bare+time.Since(turn)
+	}
+	b.ReportMetric(float64(ours)/float64(bare), "decide/bare")
 }
 
 // BenchmarkDecideRules shows what many rules cost.

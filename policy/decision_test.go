@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,8 +102,8 @@ func TestReasonsAreBounded(t *testing.T) {
 	}
 }
 
-// An arbitrary document is a decision of the exact shape or none. Writing what was
-// read must give the document back, so nothing in it can have been passed over.
+// An arbitrary document is a decision of the exact shape, with no field passed over,
+// or none; and no grant in it goes beyond what the plugin may use.
 func FuzzReadDecision(f *testing.F) {
 	for _, s := range []string{
 		`{"outcome":"allow",` + someReasons + `,"grants":[]}`,
@@ -147,6 +148,27 @@ func FuzzReadDecision(f *testing.F) {
 			(a.confirmation != nil) != (a.outcome == batch.OutcomeRequireConfirmation) ||
 			a.at.IsZero() == (a.outcome == batch.OutcomeSchedule) {
 			t.Fatalf("parts do not go with the outcome: %s gave %+v", raw, a)
+		}
+		e := testPlugin().Effective
+		if g, _ := narrow(e, a.grants); g != nil {
+			for _, h := range g.Hosts {
+				if !slices.Contains(e.Hosts, h) {
+					t.Fatalf("host %q of %s", h, raw)
+				}
+			}
+			for _, c := range g.Commands {
+				if !slices.Contains(e.Commands, c) {
+					t.Fatalf("command %q of %s", c, raw)
+				}
+			}
+			for p, mode := range g.Paths {
+				if e.Paths[p] != mode && e.Paths[p] != "rw" {
+					t.Fatalf("path %q %s of %s", p, mode, raw)
+				}
+			}
+			if g.MemoryMiB < 0 || g.MemoryMiB > e.MemoryMiB || g.Timeout < 0 || g.Timeout > e.Timeout {
+				t.Fatalf("grant %+v of %s", g, raw)
+			}
 		}
 		if a.result != nil {
 			for _, b := range a.result.Content {

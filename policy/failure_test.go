@@ -84,8 +84,6 @@ func TestOddShapes(t *testing.T) {
 	for rule, bad := range entries {
 		for _, entry := range bad {
 			t.Run(rule+" "+entry, func(t *testing.T) {
-				// The value comes from data at run time, as type checking would
-				// catch some of these earlier.
 				d := decide(t, open(t, options(t, fmt.Sprintf("allow contains \"ok\" if true\n%s contains %s", rule, entry))), query("read", `{}`))
 				if d.Outcome != batch.OutcomeBlock || !strings.Contains(codes(d), "odd_shape") {
 					t.Errorf("got %s with %+v", d.Outcome, d.Reasons)

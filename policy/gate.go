@@ -73,7 +73,10 @@ func Open(ctx context.Context, o Options) (*Gate, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	g := &Gate{o: o}
-	return g, g.Reload(ctx)
+	if err := g.Reload(ctx); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // Reload compiles what is under the paths now and puts it in force whole. After an
@@ -102,7 +105,7 @@ func (g *Gate) Decide(ctx context.Context, q *batch.Query) (*batch.Decision, err
 	s := g.current.Load()
 	d := g.decide(ctx, s, q)
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("policy: the decision was cut short: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("policy: the decision was cut short: %w", err)
 	}
 	d.PolicyRevision = s.revision
 	d.Elapsed = time.Since(began)

@@ -63,7 +63,7 @@ func readSources(paths []string) ([]source, error) {
 	walk = func(file, name string, dirs []string, depth int) {
 		info, err := os.Stat(file)
 		if err != nil {
-			fail(file, "cannot be read: %v; check paths under [policy] in host.toml", reason(err))
+			fail(file, "cannot be read: %v; check paths under [policy] in host.toml", cause(err))
 			return
 		}
 		if info.IsDir() {
@@ -73,7 +73,7 @@ func readSources(paths []string) ([]source, error) {
 			}
 			entries, err := os.ReadDir(file)
 			if err != nil {
-				fail(file, "cannot be read: %v", reason(err))
+				fail(file, "cannot be read: %v", cause(err))
 				return
 			}
 			for _, e := range entries {
@@ -96,7 +96,7 @@ func readSources(paths []string) ([]source, error) {
 		}
 		real, err := filepath.EvalSymlinks(file)
 		if err != nil {
-			fail(file, "cannot be read: %v", reason(err))
+			fail(file, "cannot be read: %v", cause(err))
 			return
 		}
 		if real, err = filepath.Abs(real); err != nil {
@@ -109,7 +109,7 @@ func readSources(paths []string) ([]source, error) {
 		seen[real] = true
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			fail(file, "cannot be read: %v", reason(err))
+			fail(file, "cannot be read: %v", cause(err))
 			return
 		}
 		if name == "" {
@@ -157,8 +157,8 @@ func seenUnder(seen map[string]bool, p string) bool {
 	return false
 }
 
-// reason drops the path from a file error: the message names it already.
-func reason(err error) error {
+// cause drops the path from a file error: the message names it already.
+func cause(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
 		return pe.Err
