@@ -1,0 +1,123 @@
+# Every task of this repository by name; `make` alone lists them. Go and make are
+# enough for most of them: example tools in other languages are skipped, with a line
+# that says how to install what is missing. With CI=true nothing is skipped, and what
+# is missing is installed (Debian, as root).
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+GO ?= go
+BIN := bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+HOST := $(BIN)/awaken-host
+PLUGINS := $(CURDIR)/$(BIN)/plugins
+GUESTS := $(CURDIR)/$(BIN)/guests
+
+SYSTEMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+TEST ?= ./...
+BENCH ?= .
+FUZZTIME ?= 10s
+
+# The version is ours to set, and the go command would refuse a clone that belongs to
+# another user.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+export GOTOOLCHAIN := local
+
+# The race detector needs a C compiler. Without one the tests run all the same.
+RACE = $(if $(or $(filter true,$(CI)),$(shell command -v $$($(GO) env CC) 2>/dev/null)),-race)
+
+TOOLS := -modfile=.ci/tools/go.mod
+LINT := $(GO) tool $(TOOLS) golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/awaken-host, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(HOST) ./cmd/awaken-host
+
+.PHONY: setup
+setup: # install compilers, on build machines only
+ifeq ($(CI),true)
+	@.ci/setup
+	@examples/wasm-tools/setup.sh
+endif
+
+.PHONY: guests
+guests: setup ## build the example tools and the plugins of tests
+	@$(MAKE) -C examples/wasm-tools OUT=$(PLUGINS)
+	@$(MAKE) -C tests/guests OUT=$(GUESTS)
+
+# demo.sh gets the host and the folder of built, unsigned tools.
+.PHONY: demo
+demo: build guests ## show tools in several languages under a policy
+	@examples/wasm-tools/demo.sh $(CURDIR)/$(HOST) $(PLUGINS)
+
+.PHONY: test
+test: build guests ## run every test, with the race detector
+	@$(if $(RACE),,echo "no C compiler: testing without the race detector; to install one: apt-get install gcc libc6-dev" >&2)
+	@$(GO) build -o $(BIN)/summary ./tests/summary
+	@$(GO) test $(RACE) -json -p 2 -timeout 15m $(TEST) | $(BIN)/summary $(if $(filter true,$(CI)),-no-skips)
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@git ls-files -co --exclude-standard '*_test.go' | xargs grep -oH '^func Fuzz[A-Za-z0-9_]*' | while IFS=: read -r file target; do \
+		target=$${target#func }; echo "== $$(dirname "$$file") $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "./$$(dirname "$$file")"; \
+	done
+
+.PHONY: bench
+bench: guests ## run the benchmarks, or those that match BENCH
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 30m $(TEST)
+
+.PHONY: cross
+cross: ## build bin/awaken-host-<os>-<arch> for every system
+	@for system in $(SYSTEMS); do \
+		out=$(HOST)-$${system%/*}-$${system#*/}; echo "$$out"; \
+		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o "$$out" ./cmd/awaken-host; \
+	done
+
+.PHONY: fmt
+fmt: ## format the Go files
+	@$(LINT) fmt
+
+.PHONY: check
+check: check-format check-vet check-lint check-modules check-generated check-tree ## check everything that is no test
+
+.PHONY: check-format
+check-format:
+	@.ci/step "format" .ci/check-format
+
+.PHONY: check-vet
+check-vet:
+	@.ci/step "vet" $(GO) vet ./...
+	@.ci/step "vet for macOS" env GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+	@.ci/step "vet of the example tools" $(MAKE) -C examples/wasm-tools check
+
+.PHONY: check-lint
+check-lint:
+	@.ci/step "lint" $(LINT) run ./...
+
+.PHONY: check-modules
+check-modules:
+	@.ci/step "modules" $(GO) mod tidy -diff
+	@.ci/step "modules verified" $(GO) mod verify
+
+.PHONY: check-generated
+check-generated:
+	@.ci/step "generated files" .ci/check-generated
+
+# Last: it also finds what the steps before it left behind.
+.PHONY: check-tree
+check-tree:
+	@.ci/step "clean tree" .ci/check-tree
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN)
