@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
-	"github.com/agnivade/levenshtein"
 )
 
 // document is a TOML text being read strictly: every key is asked for by name and
@@ -285,125 +282,6 @@ func (s *section) close() {
 			s.fail(key, "unknown key%s", didYouMean(key, s.known))
 		}
 	}
-}
-
-// didYouMean returns `, did you mean "…"?` when one of known is close to got.
-func didYouMean(got string, known []string) string {
-	best, bound := "", max(2, len(got)/3)+1
-	if len(got) > 64 {
-		return ""
-	}
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(strings.ToLower(got), strings.ToLower(k)); d < bound && d < len(k) {
-			best, bound = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean %q?", best)
-}
-
-func orList(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = fmt.Sprintf("%q", w)
-	}
-	if len(quoted) < 2 {
-		return strings.Join(quoted, "")
-	}
-	return strings.Join(quoted[:len(quoted)-1], ", ") + " or " + quoted[len(quoted)-1]
-}
-
-func typeName(v any) string {
-	switch v.(type) {
-	case string:
-		return "a string"
-	case int64:
-		return "an integer"
-	case float64:
-		return "a float"
-	case bool:
-		return "a boolean"
-	case time.Time:
-		return "a date or time"
-	case map[string]any:
-		return "a table"
-	case []any, []map[string]any:
-		return "an array"
-	}
-	return fmt.Sprintf("%T", v)
-}
-
-// jsonValue converts a decoded TOML value to what encoding/json writes without
-// loss: dates and times become strings.
-func jsonValue(v any, depth int) (any, error) {
-	if depth > maxNesting {
-		return nil, fmt.Errorf("nested deeper than %d levels", maxNesting)
-	}
-	switch v := v.(type) {
-	case string, bool, int64:
-		return v, nil
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, errors.New("nan and inf have no JSON form")
-		}
-		return v, nil
-	case time.Time:
-		return timeText(v), nil
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			c, err := jsonValue(e, depth+1)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", clip(k, 64), err)
-			}
-			out[k] = c
-		}
-		return out, nil
-	case []map[string]any:
-		list := make([]any, len(v))
-		for i, e := range v {
-			list[i] = e
-		}
-		return jsonValue(list, depth)
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			c, err := jsonValue(e, depth+1)
-			if err != nil {
-				return nil, fmt.Errorf("element %d: %w", i, err)
-			}
-			out[i] = c
-		}
-		return out, nil
-	}
-	return nil, fmt.Errorf("%T has no JSON form", v)
-}
-
-// timeText writes a time as it stood in the file; the parser marks local ones by
-// the name of their zone.
-func timeText(t time.Time) string {
-	switch t.Location().String() {
-	case "datetime-local":
-		return t.Format("2006-01-02T15:04:05.999999999")
-	case "date-local":
-		return t.Format("2006-01-02")
-	case "time-local":
-		return t.Format("15:04:05.999999999")
-	}
-	return t.Format(time.RFC3339Nano)
-}
-
-// clip shortens text to at most n bytes at a rune boundary.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
 }
 
 func sortedKeys[V any](m map[string]V) []string {

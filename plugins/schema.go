@@ -31,8 +31,8 @@ var errTooComplex = errors.New("too complex to check against the schema")
 
 // Visits allowed per check: a base and some per byte of the value.
 const (
-	schemaVisits        = 200_000
-	schemaVisitsPerByte = 32
+	schemaVisits        = 1_000_000
+	schemaVisitsPerByte = 2
 	maxIdleSchemas      = 64
 )
 

@@ -16,14 +16,15 @@ import (
 // Bounds of a JSON document from a model or a guest.
 const (
 	maxJSONDepth    = 64
+	maxJSONValues   = 500_000 // a failed check may hold an error for each
 	maxNumberBytes  = 400
 	maxNumberExpAbs = 400
 )
 
 // decodeStrict reads exactly one JSON value such that every reader of the same
 // bytes sees the same thing: UTF-8, no duplicate keys at any level, no lone
-// surrogates, numbers a double can hold, bounded depth, nothing after the value.
-// Numbers come back as json.Number.
+// surrogates, numbers a double can hold, bounded depth and number of values, nothing after the
+// value. Numbers come back as json.Number.
 func decodeStrict(data []byte) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not UTF-8")
@@ -45,13 +46,17 @@ func decodeStrict(data []byte) (any, error) {
 }
 
 type strictReader struct {
-	dec  *json.Decoder
-	path []string
+	dec    *json.Decoder
+	path   []string
+	values int
 }
 
 func (r *strictReader) at() string { return clip(pointer(r.path), 160) }
 
 func (r *strictReader) value() (any, error) {
+	if r.values++; r.values > maxJSONValues {
+		return nil, fmt.Errorf("more than %d values", maxJSONValues)
+	}
 	tok, err := r.dec.Token()
 	if err != nil {
 		return nil, r.syntax(err)

@@ -62,6 +62,7 @@ func TestCheckArguments(t *testing.T) {
 		{"huge exponent", `{"name":"x","age":1e1000000000}`, "/age: a number's exponent is out of range"},
 		{"beyond double", `{"name":"x","age":1e309}`, "/age: a number is out of range"},
 		{"long number", `{"name":"x","age":` + strings.Repeat("1", 500) + `}`, "longer than"},
+		{"many values", `{"name":"x","more":[` + strings.Repeat("1,", maxJSONValues) + `1]}`, "more than 500000 values"},
 		{"missing", `{}`, "/: missing property 'name' (required)"},
 		{"type", `{"name":7}`, "/name: got number, want string (type)"},
 		{"minimum", `{"name":"x","age":-1}`, "/age: "},
@@ -126,9 +127,25 @@ func TestExplodingSchemas(t *testing.T) {
 			t.Errorf("%s took %v", name, d)
 		}
 	}
+	// Nor does a schema that is only odd: drafts, anchors, ids and recursion work.
+	for _, lines := range []string{
+		`input_schema = { type = "object", "$schema" = "http://json-schema.org/draft-07/schema#", "$ref" = "#/definitions/a", definitions = { a = { required = ["x"] } } }`,
+		`input_schema = { type = "object", "$id" = "https://example.test/s", "$ref" = "https://example.test/s#/$defs/a", "$defs" = { a = { required = ["x"] } } }`,
+		`input_schema = { type = "object", "$ref" = "#a", "$defs" = { a = { "$anchor" = "a", required = ["x"] } } }`,
+		`input_schema = { type = "object", required = ["x"], properties = { y = { "$ref" = "#" } } }`,
+		`input_schema = { type = "object", required = ["x"], properties = { y = { "$ref" = "https://json-schema.org/draft/2020-12/schema" } } }`,
+	} {
+		tool := toolOf(t, lines+"\n")
+		if err := tool.CheckArguments([]byte(`{"x":1,"y":{"x":2}}`)); err != nil {
+			t.Errorf("%s: %v", lines, err)
+		}
+		if err := tool.CheckArguments([]byte(`{"z":1}`)); err == nil || !strings.Contains(err.Error(), "missing property 'x'") {
+			t.Errorf("%s: %v", lines, err)
+		}
+	}
 	// The count starts anew for each check.
 	tool := toolOf(t, personSchema)
-	for range 3 {
+	for range 5 {
 		args := `{"name":"x","tags":["a"` + strings.Repeat(`,"a"`, 100_000) + `]}`
 		if err := tool.CheckArguments([]byte(args)); err != nil {
 			t.Error(err)
