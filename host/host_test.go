@@ -185,6 +185,30 @@ func TestStartContinues(t *testing.T) {
 	})
 }
 
+// TestOpenStep: the same message is recognised while its step is open, whatever
+// recovery then does to it.
+func TestOpenStep(t *testing.T) {
+	p := &parts{gate: later(time.Hour)}
+	h := newHost(t, p, storetest.NewMemory())
+	submit(t, h, "r")
+	same, _ := host.ParseMessage([]byte(`{"content":[{"type":"tool_use","id":"c","name":"p__t"}]}`))
+	other, _ := host.ParseMessage([]byte(`{"calls":[{"id":"c2","tool":"p__t"}]}`))
+	for _, c := range []struct {
+		run  batch.RunID
+		m    *host.Message
+		want int
+	}{{"r", same, 1}, {"r", other, 0}, {"none", same, 0}} {
+		if got, err := h.OpenStep(t.Context(), c.run, c.m); got != c.want || err != nil {
+			t.Errorf("run %s: %d, %v; want %d", c.run, got, err, c.want)
+		}
+	}
+	p.gate = func(*batch.Query) *batch.Decision { return &batch.Decision{Outcome: batch.OutcomeAllow} }
+	submit(t, h, "published")
+	if got, err := h.OpenStep(t.Context(), "published", same); got != 0 || err != nil {
+		t.Errorf("a published step: %d, %v", got, err)
+	}
+}
+
 // TestCloseStopsWhatTheSchedulerStarted and leaves it to the next process.
 func TestCloseStopsWhatTheSchedulerStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

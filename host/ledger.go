@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -208,6 +209,28 @@ func (l *Ledger) Tickets(ctx context.Context, all bool) ([]*batch.Ticket, error)
 // Ticket returns one ticket.
 func (l *Ledger) Ticket(ctx context.Context, id batch.TicketID) (*batch.Ticket, error) {
 	return l.store.Ticket(ctx, id)
+}
+
+// OpenStep returns the open step of a run when its batch has the very calls of m,
+// else 0. A caller that starts a host on behalf of a message looks here first:
+// Start may publish the step that the message belongs to, and a message without a
+// step would then be taken for the run's next one and run once more.
+func (l *Ledger) OpenStep(ctx context.Context, run batch.RunID, m *Message) (int, error) {
+	r, err := l.store.Run(ctx, run)
+	if errors.Is(err, batch.ErrNotFound) || err == nil && r.OpenStep == 0 {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	b, err := l.store.Batch(ctx, run, r.OpenStep)
+	if err != nil {
+		return 0, err
+	}
+	if (&batch.Request{Calls: m.Calls}).Digest() != b.Digest {
+		return 0, nil
+	}
+	return r.OpenStep, nil
 }
 
 // Batch returns what a batch has come to, as the run that submitted it saw it.

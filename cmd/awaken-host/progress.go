@@ -46,6 +46,13 @@ func (p *progress) run() standard.RunID {
 	return p.id
 }
 
+// at is the step of the message; 0 until it is committed.
+func (p *progress) at() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.step
+}
+
 // observe hears of every commit.
 func (p *progress) observe(run standard.RunID, events []standard.Event) {
 	p.mu.Lock()

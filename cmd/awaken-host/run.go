@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,13 +108,19 @@ func (a *app) submit(ctx context.Context, s *submission, msg *standard.Message, 
 		return a.interrupted(ctx, err, "nothing of this message was; run it again")
 	}
 	defer a.close(h)
+	if req.Run != "" && req.Step == 0 {
+		// Before Start publishes it: the same message again is the same step.
+		if req.Step, err = h.OpenStep(ctx, req.Run, msg); err != nil {
+			return err
+		}
+	}
 	if err := h.Start(ctx); err != nil {
 		return a.interrupted(ctx, err, "the next run continues what is unfinished")
 	}
 	p.follow(req.Run)
 	res, err := h.Run(ctx, req)
 	if err != nil {
-		return a.interrupted(ctx, err, a.howToContinue(s, string(p.run())))
+		return a.interrupted(ctx, err, a.howToContinue(s, string(p.run()), max(req.Step, p.at())))
 	}
 	if err := show(ctx, h, res); err != nil {
 		return err
@@ -142,16 +149,18 @@ func (a *app) interrupted(ctx context.Context, err error, next string) error {
 	return fmt.Errorf("interrupted: what was committed stays; %s", next)
 }
 
-func (a *app) howToContinue(s *submission, run string) string {
+// howToContinue names the step: a message without one is the run's next step once
+// this one is published, and would be run once more.
+func (a *app) howToContinue(s *submission, run string, step int) string {
 	switch {
 	case run == "":
 		return "nothing of this message was; run it again"
 	case s.again == "":
 		return fmt.Sprintf("see it with: %s", a.command("runs show", run))
 	case s.again == "-":
-		return fmt.Sprintf("continue with the same message on standard input of: %s", a.command("run", "--run", run, "-"))
+		return fmt.Sprintf("continue with the same message on standard input of: %s", a.command("run", "--run", run, "--step", strconv.Itoa(step), "-"))
 	}
-	return fmt.Sprintf("continue with: %s", a.command("run", "--run", run, s.again))
+	return fmt.Sprintf("continue with: %s", a.command("run", "--run", run, "--step", strconv.Itoa(step), s.again))
 }
 
 // close releases a host. What is published is published, so that a failure is
