@@ -89,7 +89,7 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"allow": {func(*batch.Query) (*batch.Decision, error) { return allow(), nil }, "completed/tool: {}", "", true},
 		"block": {func(*batch.Query) (*batch.Decision, error) {
-			return &batch.Decision{Outcome: batch.OutcomeBlock, Reasons: []batch.Reason{{Code: "x", Message: "no writing"}, {Code: "y"}}}, nil
+			return &batch.Decision{Outcome: batch.OutcomeBlock, Reasons: []batch.Reason{{Code: "x", Message: "no writing", Detail: "policy.rego:3"}, {Code: "y"}}}, nil
 		}, "completed/blocked!: blocked by policy: no writing; y", "x", false},
 		"set_result": {func(*batch.Query) (*batch.Decision, error) {
 			return &batch.Decision{Outcome: batch.OutcomeSetResult, Result: &batch.Result{Content: []batch.ContentBlock{batch.TextBlock("canned")}}}, nil
@@ -129,6 +129,9 @@ func TestOutcomes(t *testing.T) {
 			w.gate = c.gate
 			b := w.submit(w.engine(), "r", "echo")
 			wantCall(t, b, 0, c.want)
+			if strings.Contains(line(&b.Calls[0]), "policy.rego") {
+				t.Errorf("the model is told what is for the operator: %s", line(&b.Calls[0]))
+			}
 			if ran := len(w.effects) > 0; ran != c.runs {
 				t.Errorf("the tool ran: %v", ran)
 			}

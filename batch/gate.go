@@ -20,10 +20,14 @@ const (
 )
 
 // Reason says why a gate decided as it did. Code is stable and machine readable
-// ("no_rule", "eval_timeout", an operator's own); Message is for people.
+// ("no_rule", "timeout", an operator's own). Message is for people and, when the
+// call is blocked, for the model. Detail is for the operator alone: it stays in
+// the decision record, so that a failing policy does not tell a model about
+// itself.
 type Reason struct {
 	Code    string `json:"code"`
 	Message string `json:"message,omitempty"`
+	Detail  string `json:"detail,omitempty"`
 }
 
 // Gate decides on calls. Decide is called concurrently, once per call and once

@@ -50,8 +50,8 @@ func TestFailClosed(t *testing.T) {
 			if d.Outcome != batch.OutcomeBlock || codes(d) != tt.code {
 				t.Fatalf("got %s with %+v, want block with %s", d.Outcome, d.Reasons, tt.code)
 			}
-			if !strings.Contains(d.Reasons[0].Message, tt.says) {
-				t.Errorf("message %q does not say %q", d.Reasons[0].Message, tt.says)
+			if r := d.Reasons[0]; !strings.Contains(r.Message+" "+r.Detail, tt.says) {
+				t.Errorf("message %q and detail %q do not say %q", r.Message, r.Detail, tt.says)
 			}
 			if d.Input == nil {
 				t.Error("the record lacks its input")
@@ -257,7 +257,7 @@ func TestPanic(t *testing.T) {
 	o := options(t, `allow contains "x" if print("x")`)
 	o.Logger = slog.New(panicking{})
 	d := decide(t, open(t, o), query("read", `{}`))
-	if d.Outcome != batch.OutcomeBlock || codes(d) != "eval_error" || !strings.Contains(d.Reasons[0].Message, "panic: no disk") {
+	if d.Outcome != batch.OutcomeBlock || codes(d) != "eval_error" || !strings.Contains(d.Reasons[0].Detail, "panic: no disk") || strings.Contains(d.Reasons[0].Message, "no disk") {
 		t.Errorf("got %s with %+v", d.Outcome, d.Reasons)
 	}
 }

@@ -244,14 +244,17 @@ func (g *Gate) failed(q *batch.Query, err error) *batch.Decision {
 	case errors.Is(err, errDeadline), topdown.IsCancel(err):
 		d = block(ReasonTimeout, "the policy did not decide within %v", g.o.Deadline)
 	case errors.Is(err, errUndefined):
-		d = block(ReasonUndefined, "%v", err)
+		d = block(ReasonUndefined, "the policy gave no decision")
 	case errors.As(err, &shape):
-		d = block(ReasonOddShape, "the policy's decision has an odd shape: %v", err)
+		d = block(ReasonOddShape, "the policy's decision has an odd shape")
 	case errors.As(err, &eval) && eval.Code == topdown.ConflictErr:
-		d = block(ReasonConflict, "policy rules contradict each other: %v", err)
+		d = block(ReasonConflict, "policy rules contradict each other")
 	default:
-		d = block(ReasonEvalError, "the policy failed: %v", err)
+		d = block(ReasonEvalError, "the policy could not be evaluated")
 	}
+	// The error names files, lines and values of the policy: for the record and the
+	// log, not for the model.
+	d.Reasons[0].Detail = clip(err.Error(), maxMessageBytes)
 	g.o.Logger.Warn("policy blocked a call because it failed",
 		"operation", string(q.Call.Operation()), "tool", string(q.Call.Tool), "code", d.Reasons[0].Code, "error", err)
 	return d
