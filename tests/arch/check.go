@@ -128,11 +128,10 @@ func (r Rules) CheckLinks(path, system string, deps []string) []string {
 		if l.Path != path {
 			continue
 		}
-		for _, dep := range deps {
-			for _, not := range l.Not {
-				if strings.HasPrefix(dep, not) {
-					bad = append(bad, fmt.Sprintf("%s links %s on %s: %s", path, dep, system, l.Why))
-				}
+		for _, not := range l.Not { // the first of a module is enough to tell
+			i := slices.IndexFunc(deps, func(dep string) bool { return strings.HasPrefix(dep, not) })
+			if i >= 0 {
+				bad = append(bad, fmt.Sprintf("%s links %s on %s: %s", path, deps[i], system, l.Why))
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func TestCheckNames(t *testing.T) {
 
 func TestCheckLinks(t *testing.T) {
 	for _, path := range []string{"cmd/awaken-hand", "sandbox/hand", "plugins/wasm"} {
-		deps := []string{"fmt", "github.com/tetratelabs/wazero", opa + "/v1/ast", badger + "/v4", "k8s.io/client-go/rest"}
+		deps := []string{"fmt", "github.com/tetratelabs/wazero", opa + "/v1/ast", opa + "/v1/rego", badger + "/v4", "k8s.io/client-go/rest"}
 		got := House.CheckLinks(path, "darwin", deps)
 		if len(got) != 3 || !strings.Contains(got[0], path+" links "+opa+"/v1/ast on darwin: ") {
 			t.Errorf("%s: got %q", path, got)
