@@ -49,7 +49,7 @@ func callTable(b *standard.BatchView, languages map[string]string, barrier bool)
 			text = waitsFor(c.Ticket)
 		}
 		if barrier && b.Phase != standard.BatchFinalized && c.Phase.Terminal() {
-			text = "(held until the batch is published)"
+			text = "(held back)"
 		}
 		t.add(string(c.CallID), string(c.Tool), languages[string(c.Tool)], outcome(c), took(c.Took()), text)
 	}

@@ -27,8 +27,8 @@ and the answer is in the same one. First, whatever an earlier process left
 unfinished is continued.
 
 A call that waits for a person or for its time parks the batch: exit status 3, and
-standard error tells the ticket and how to decide it. Running the same message
-again under the same --run is safe: it continues or shows what is there.`,
+standard error tells the ticket and how to decide it. The same message again under
+the same --run and --step runs nothing twice: it continues or shows what is there.`,
 		Example: `  awaken-host run batch.json
   awaken-host run -c host.toml --run chat-7 --principal alice batch.json
   agent | awaken-host run -o table -`,

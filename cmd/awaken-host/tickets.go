@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"strconv"
 	"strings"
 	"time"
 
@@ -195,7 +196,7 @@ func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standar
 		case again == "":
 			add("then", "the next awaken-host run continues it")
 		default:
-			add("then", a.command("run", "--run", string(t.Run), again))
+			add("then", a.command("run", "--run", string(t.Run), "--step", strconv.Itoa(t.Step), again))
 		}
 		a.say("%s", strings.Join(lines, "\n"))
 	}

@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// What the tests run with, set by TestMain.
+var (
+	binary  string // the program, as it is shipped
+	guests  string // misbehaving and slow plugins, unsigned
+	plugins string // the example plugins, unsigned
+)
+
+const howToBuild = "run: make guests (it needs clang and lld: apt-get install clang lld)"
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	root, err := repository()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	guests, plugins = filepath.Join(root, "bin", "guests"), filepath.Join(root, "bin", "plugins")
+	for _, g := range []string{"bad", "slow"} {
+		if !built(filepath.Join(guests, g)) {
+			if os.Getenv("CI") == "true" {
+				fmt.Fprintf(os.Stderr, "the plugin %s is not built in %s; %s\n", g, guests, howToBuild)
+				return 1
+			}
+			fmt.Fprintf(os.Stderr, "skipped: the plugin %s is not built; %s\n", g, howToBuild)
+			return 0
+		}
+	}
+	dir, err := os.MkdirTemp("", "awaken-e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "awaken-host")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.0.0-e2e", "-o", binary, "./cmd/awaken-host")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// repository is the folder of go.mod.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("go.mod is in no folder above this one")
+		}
+		dir = up
+	}
+}
+
+func built(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "plugin.toml"))
+	return err == nil
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Vars = append(env.Vars,
+				"PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"),
+				"BINARY="+binary)
+			env.Values[slotKey{}] = &slot{}
+			return nil
+		},
+		Condition: condition,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":  exits,
+			"plugin": copyPlugin,
+			"json":   checkJSON,
+			"keys":   checkKeys,
+			"setenv": setFromJSON,
+			"tamper": tamper,
+			"bytes":  writeBytes,
+			"calls":  writeCalls,
+			"sha256": setSHA256,
+			"start":  start,
+			"signal": sendSignal,
+			"ended":  ended,
+		},
+	})
+}
+
+// condition knows [plugin:NAME]: the example plugin is built. In CI it is true,
+// so that a plugin that is not there fails the script.
+func condition(cond string) (bool, error) {
+	name, ok := strings.CutPrefix(cond, "plugin:")
+	if !ok {
+		return false, fmt.Errorf("unknown condition %q", cond)
+	}
+	return os.Getenv("CI") == "true" || built(filepath.Join(plugins, name)), nil
+}
