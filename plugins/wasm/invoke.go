@@ -76,11 +76,10 @@ func (v *invocation) refuseSize(m *module) *batch.Output {
 	if start := uint64(m.memMin) * pageBytes; start > v.limits.memory {
 		return v.fail("needs %s of memory to start and may have %s (%s)", formatBytes(start), formatBytes(v.limits.memory), v.limits.memoryBy)
 	}
-	room := v.limits.memory
-	if v.plugin.Manifest.Module.ABI == plugins.ABIExtism {
-		room -= uint64(m.memMin) * pageBytes
+	if v.plugin.Manifest.Module.ABI == plugins.ABIWASI {
+		return nil // a command reads its input piece by piece
 	}
-	if need := uint64(len(v.input)); need > room {
+	if need := uint64(len(v.input)); need > v.limits.memory-uint64(m.memMin)*pageBytes {
 		return v.fail("got an input of %s, which does not fit into its memory limit of %s (%s)", formatBytes(need), formatBytes(v.limits.memory), v.limits.memoryBy)
 	}
 	return nil
@@ -118,7 +117,7 @@ func (v *invocation) deadline(ctx context.Context) (context.Context, context.Can
 // runExport calls an Extism export.
 func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool) (*batch.Output, error) {
 	isolation := v.spec.Isolation
-	if v.call.Grant != nil || isolation != plugins.IsolationRun && isolation != plugins.IsolationShared {
+	if narrows(v.call.Grant) || isolation != plugins.IsolationRun && isolation != plugins.IsolationShared {
 		isolation = plugins.IsolationCall // limits and rights are the instance's
 	}
 	var inst *instance
@@ -195,6 +194,9 @@ func (v *invocation) ended(ctx context.Context, b *budget, stderr string, err er
 	case cause != nil && !dispatched:
 		return nil, unavailable(v.call, cause)
 	case cause != nil:
+		if !errors.Is(cause, ErrClosed) && !errors.Is(cause, context.DeadlineExceeded) && !errors.Is(cause, context.Canceled) {
+			cause = fmt.Errorf("%w: %w", ctx.Err(), cause)
+		}
 		return nil, &batch.ToolError{Kind: batch.ToolErrorExecution, Msg: fmt.Sprintf("tool %s was stopped while it ran", v.call.Tool), Err: cause}
 	}
 	if b.refused {

@@ -198,10 +198,10 @@ func TestHostSideErrors(t *testing.T) {
 	want("cancelled before", err, batch.ToolErrorUnavailable, context.Canceled)
 
 	// Cancelled while it runs, and another one while it waits for the only slot.
-	running, stop := context.WithCancel(context.Background())
+	spinning, stop := context.WithCancel(context.Background())
 	first := make(chan error)
 	go func() {
-		_, err := g.exec.Invoke(running, g.newCall("spin", `{}`))
+		_, err := g.exec.Invoke(spinning, g.newCall("spin", `{}`))
 		first <- err
 	}()
 	for len(r.slots) == 0 {
@@ -215,6 +215,12 @@ func TestHostSideErrors(t *testing.T) {
 	stop()
 	want("cancelled while it ran", <-first, batch.ToolErrorExecution, context.Canceled)
 	good(t, g.call("echo", `{}`), `{}`)
+	why := errors.New("the run was cancelled by alice")
+	running, give := context.WithCancelCause(context.Background())
+	time.AfterFunc(50*time.Millisecond, func() { give(why) })
+	_, err = g.exec.Invoke(running, g.newCall("spin", `{}`))
+	want("cancelled for a reason", err, batch.ToolErrorExecution, context.Canceled)
+	want("cancelled for a reason", err, batch.ToolErrorExecution, why)
 
 	if got := g.exec.RecoveryCapability("t__echo"); got != batch.ReplaySafe {
 		t.Error(got)

@@ -56,6 +56,11 @@ func limitsOf(p *plugins.Plugin, grant *batch.Grant) limits {
 	return l
 }
 
+// narrows reports whether a grant takes anything away.
+func narrows(g *batch.Grant) bool {
+	return g != nil && (g.Hosts != nil || g.Paths != nil || g.Commands != nil || g.MemoryMiB > 0 || g.Timeout > 0)
+}
+
 func mebibytes(n int) uint64 { return uint64(max(n, 0)) << 20 }
 
 // formatBytes writes whole MiB and KiB as such, and anything else as bytes.

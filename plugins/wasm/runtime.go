@@ -43,6 +43,7 @@ type Runtime struct {
 	opts  Options
 	log   *slog.Logger
 	slots chan struct{} // one token per running call
+	build chan struct{} // one token per running compilation
 
 	base context.Context // ended by Close when it stops waiting
 	kill context.CancelCauseFunc
@@ -99,7 +100,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		}
 	}
 	r := &Runtime{
-		opts: o, log: o.Logger, slots: make(chan struct{}, o.MaxConcurrent),
+		opts: o, log: o.Logger, slots: make(chan struct{}, o.MaxConcurrent), build: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		loaded: map[*plugins.Plugin]*loaded{}, programs: map[string]*program{}, drained: make(chan struct{}),
 	}
 	r.base, r.kill = context.WithCancelCause(context.Background())
@@ -251,7 +252,12 @@ func (r *Runtime) load(l *loaded) {
 
 // program returns the compiled module of p, with one more user. One module is
 // compiled once, also when several plugins ask for it at the same time.
-func (r *Runtime) program(p *plugins.Plugin) (*program, error) {
+func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
+	defer func() {
+		if rec := recover(); rec != nil {
+			err = fmt.Errorf("plugin %s: module %s: the host failed to read it: %v", p.Manifest.ID, p.Manifest.Module.Path, rec)
+		}
+	}()
 	m, code, err := admit(p)
 	if err != nil {
 		return nil, err
@@ -267,9 +273,11 @@ func (r *Runtime) program(p *plugins.Plugin) (*program, error) {
 	g.users++
 	r.mu.Unlock()
 	if mine {
+		r.build <- struct{}{}
 		start := time.Now()
 		g.err = g.compile(code, p.Manifest.Module.ABI, r.opts.CacheDir, r.log)
 		r.log.Debug("module compiled", "plugin", p.Manifest.ID, "module_sha256", p.Manifest.Module.SHA256, "took", time.Since(start), "ok", g.err == nil)
+		<-r.build
 		close(g.ready)
 	}
 	<-g.ready
