@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
@@ -19,9 +20,9 @@ import (
 )
 
 // Badger is not careful with damaged files: it exits the process on a table that
-// is cut short, leaves out one whose checksum is wrong, and with a MANIFEST that
-// is missing or short it deletes the tables that it does not find listed. So
-// everything is looked at before Badger may touch it.
+// is cut short, leaves out one whose checksum is wrong, finds nothing in a damaged
+// block, and with a MANIFEST that is missing or short it deletes the tables that
+// it does not find listed. So everything is looked at before Badger may touch it.
 
 // cleanFile lists the files of a store that was closed in order. It is removed
 // while the store is open.
@@ -59,12 +60,12 @@ func checkFiles(dir string) error {
 	if err != nil {
 		return fail(badger.ManifestFilename, "is damaged (%v)", err)
 	}
-	for id := range manifest.Tables {
+	for id, m := range manifest.Tables {
 		name := filepath.Base(table.NewFilename(id, dir))
 		if _, ok := sizes[name]; !ok {
 			return fail(name, "is missing")
 		}
-		if err := checkTable(filepath.Join(dir, name)); err != nil {
+		if err := checkTable(filepath.Join(dir, name), id, m); err != nil {
 			return fail(name, "is damaged (%v)", err)
 		}
 	}
@@ -164,39 +165,47 @@ func readManifest(path string) (m badger.Manifest, err error) {
 	return m, err
 }
 
-// checkTable verifies the index of a table, which everything else is found by;
-// blocks carry checksums of their own that are verified when they are read. The
-// layout is blocks, index, index length, checksum, checksum length; lengths are
-// 4 bytes, big-endian.
-func checkTable(path string) error {
-	f, err := os.Open(path)
+// checkTable verifies index and blocks of a table. A block that Badger cannot
+// read it takes for an absent one: a run would seem not to exist, and a
+// compaction would drop what was in the block for good.
+func checkTable(path string, id uint64, m badger.TableManifest) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New("a block does not decode")
+		}
+	}()
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	fi, err := f.Stat()
+	if err := checkIndex(data); err != nil {
+		return err
+	}
+	t, err := table.OpenInMemoryTable(data, id, &table.Options{
+		BlockSize: badger.DefaultOptions("").BlockSize, Compression: m.Compression, ChkMode: options.OnBlockRead,
+	})
 	if err != nil {
 		return err
 	}
-	end := fi.Size()
-	// before returns the n bytes in front of end and moves end there.
-	before := func(n int64) ([]byte, error) {
-		if n < 0 || n > end {
-			return nil, errors.New("it is cut short")
-		}
-		p := make([]byte, n)
-		if _, err := f.ReadAt(p, end-n); err != nil {
-			return nil, err
-		}
-		end -= n
-		return p, nil
-	}
+	return t.VerifyChecksum()
+}
+
+// checkIndex verifies the part of a table by which everything else is found, and
+// for which Badger exits the process. The layout is blocks, index, index length,
+// checksum, checksum length; lengths are 4 bytes, big-endian.
+func checkIndex(data []byte) error {
 	field := func() ([]byte, error) {
-		n, err := before(4)
-		if err != nil {
-			return nil, err
+		if len(data) < 4 {
+			return nil, errShort
 		}
-		return before(int64(binary.BigEndian.Uint32(n)))
+		n := int64(binary.BigEndian.Uint32(data[len(data)-4:]))
+		data = data[:len(data)-4]
+		if n > int64(len(data)) {
+			return nil, errShort
+		}
+		p := data[int64(len(data))-n:]
+		data = data[:int64(len(data))-n]
+		return p, nil
 	}
 	rawSum, err := field()
 	if err != nil {

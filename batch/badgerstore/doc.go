@@ -17,6 +17,16 @@
 // memory map, and the kernel answers with SIGBUS); nothing acknowledged is lost
 // by that. The free-space guard refuses new batches long before.
 //
+// # Damage
+//
+// Open verifies MANIFEST and every block of every table before Badger may touch
+// them (Badger takes a block that it cannot read for an absent one, and its next
+// compaction would make that true), and after a clean Close also that all files
+// are there in full size. Large values carry checksums that are verified when
+// they are read. A damaged store is refused with batch.ErrCorrupt and stays as it
+// is. What cannot be told from a kill in mid-write is a write-ahead log that is
+// damaged after a kill: recovery ends at the damage, as it does at a torn write.
+//
 // # Group commit
 //
 // Badger syncs once per transaction. Commits that arrive while one is under way

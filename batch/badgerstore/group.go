@@ -122,13 +122,17 @@ func (s *Store) writeGroup(group []*waiting) {
 	}
 	txn := s.db.NewTransaction(true)
 	defer func() { txn.Discard() }()
-	pieces := s.planGroup(&view{txn: txn}, group)
+	pieces := s.planGroup(&view{txn: txn, heads: &s.heads}, group)
 	for i, p := range pieces {
 		if i > 0 {
 			txn.Discard()
 			txn = s.db.NewTransaction(true)
 		}
-		if err := s.writePiece(txn, p.entries); err != nil {
+		err := s.writePiece(txn, p.entries)
+		if err == nil {
+			s.heads.put(p.entries)
+		} else {
+			s.heads.drop()
 			// Later pieces may build on this one.
 			for _, p := range pieces[i:] {
 				for _, m := range p.members {

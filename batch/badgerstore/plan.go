@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,13 +13,19 @@ import (
 // before this one in the group are about to write.
 type view struct {
 	txn     *badger.Txn
+	heads   *heads            // nil: none remembered
 	pending map[string][]byte // nil value: deleted
 }
 
-// get returns the record of a key, nil when there is none.
+// get returns the record of a key, nil when there is none. It is read only.
 func (v *view) get(key []byte) ([]byte, error) {
 	if rec, ok := v.pending[string(key)]; ok {
 		return rec, nil
+	}
+	if v.heads != nil {
+		if rec := v.heads.get(key); rec != nil {
+			return rec, nil
+		}
 	}
 	item, err := v.txn.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
@@ -102,7 +107,11 @@ func (ch *change) plan(v *view) ([]entry, error) {
 	}
 	t.version, t.fence, t.lastSeq = ch.expect+1, ch.fence, ch.lastSeq
 	t.decisions += uint64(len(ch.decisions))
-	return append(entries, entry{runKey(ch.run), encodeRun(t, ch.runJSON)}), nil
+	rec, err := encodeRun(t, ch.head)
+	if err != nil {
+		return nil, invalid("its record cannot be encoded: %v", err)
+	}
+	return append(entries, entry{runKey(ch.run), rec}), nil
 }
 
 // checkRun holds expected version, fence and event numbers against the stored
@@ -115,7 +124,7 @@ func (ch *change) checkRun(v *view) (tally, error) {
 	}
 	var t tally
 	if rec != nil {
-		if t, _, err = decodeTally(rec); err != nil {
+		if t, err = decodeTally(rec); err != nil {
 			return t, damaged(k, err)
 		}
 	}
@@ -178,7 +187,7 @@ func (ch *change) planBatch(v *view, entries []entry) ([]entry, error) {
 	if open != wasOpen {
 		e := entry{key: stepKey(kindOpenBatch, b.Run, b.Step)}
 		if open {
-			e.value = seal(kindOpenBatch, nil)
+			e.value = encodeIndex(kindOpenBatch)
 		}
 		entries = append(entries, e)
 	}
@@ -238,9 +247,9 @@ func (c *claim) plan(v *view) ([]entry, error) {
 	r.Fence = c.fence
 	r.Version++
 	t.fence, t.version = r.Fence, r.Version
-	runJSON, err := json.Marshal(r)
+	after, err := encodeRun(t, r)
 	if err != nil {
 		return nil, invalid("its record cannot be encoded: %v", err)
 	}
-	return []entry{{k, encodeRun(t, runJSON)}}, nil
+	return []entry{{k, after}}, nil
 }

@@ -1,8 +1,8 @@
 package badgerstore
 
 import (
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,8 +23,8 @@ type change struct {
 	fence    batch.Fence
 	lastSeq  uint64
 	events   int
-	runJSON  []byte
-	batch    *batch.Batch // read while the caller waits, never kept
+	head     *batch.Run   // read while the caller waits, never kept
+	batch    *batch.Batch // as well
 	newBatch bool
 	changed  []int
 	tickets  []*batch.Ticket
@@ -43,10 +43,10 @@ func prepare(c *batch.Commit) (*change, error) {
 	}
 	ch := &change{
 		run: c.Run.ID, expect: c.Expect, fence: c.Run.Fence, lastSeq: c.Run.LastSeq, events: len(c.Events),
-		batch: c.Batch, newBatch: c.NewBatch, changed: c.Changed, tickets: c.Tickets,
+		head: c.Run, batch: c.Batch, newBatch: c.NewBatch, changed: c.Changed, tickets: c.Tickets,
 		records: make([]entry, 0, 2+len(c.Changed)+len(c.Decisions)+3*len(c.Tickets)),
 	}
-	for _, encode := range []func(*batch.Commit) error{ch.encodeRun, ch.encodeBatch, ch.encodeEvents, ch.encodeDecisions, ch.encodeTickets, ch.encodeState} {
+	for _, encode := range []func(*batch.Commit) error{ch.encodeBatch, ch.encodeEvents, ch.encodeDecisions, ch.encodeTickets, ch.encodeState} {
 		if err := encode(c); err != nil {
 			return nil, fmt.Errorf("run %s: %w", c.Run.ID, err)
 		}
@@ -58,14 +58,6 @@ func (ch *change) add(key, value []byte) { ch.records = append(ch.records, entry
 
 func invalid(format string, a ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, a...), batch.ErrInvalid)
-}
-
-func (ch *change) encodeRun(c *batch.Commit) (err error) {
-	// Version and fence are kept in the tally in front of the JSON.
-	if ch.runJSON, err = json.Marshal(c.Run); err != nil {
-		return invalid("its record cannot be encoded: %v", err)
-	}
-	return nil
 }
 
 func (ch *change) encodeBatch(c *batch.Commit) error {
@@ -116,20 +108,22 @@ func validateChanged(c *batch.Commit) error {
 	if c.NewBatch {
 		return b.Validate()
 	}
-	changed := make(map[int]bool, len(c.Changed))
 	for _, i := range c.Changed {
 		if i < 0 || i >= len(b.Calls) {
 			return invalid("batch %s has no call %d", b.ID(), i)
 		}
-		changed[i] = true
 	}
 	light := *b
-	light.Calls = make([]batch.CallState, len(b.Calls))
-	for i, call := range b.Calls {
-		if !changed[i] && call.Output != nil {
-			call.Output = &batch.Output{CallID: call.Output.CallID}
+	light.Calls = slices.Clone(b.Calls)
+	bare := make([]batch.Output, len(b.Calls))
+	for i := range light.Calls {
+		if out := light.Calls[i].Output; out != nil {
+			bare[i].CallID = out.CallID
+			light.Calls[i].Output = &bare[i]
 		}
-		light.Calls[i] = call
+	}
+	for _, i := range c.Changed {
+		light.Calls[i].Output = b.Calls[i].Output
 	}
 	return light.Validate()
 }
@@ -146,7 +140,7 @@ func (ch *change) encodeEvents(c *batch.Commit) error {
 	if last := c.Events[len(c.Events)-1].Seq; last != c.Run.LastSeq {
 		return invalid("last_seq is %d, the last event is %d", c.Run.LastSeq, last)
 	}
-	rec, err := encodeJSON(kindEvents, c.Events)
+	rec, err := encodeEvents(c.Events)
 	if err != nil {
 		return invalid("events cannot be encoded: %v", err)
 	}
@@ -206,10 +200,10 @@ func (ch *change) encodeTickets(c *batch.Commit) error {
 			return invalid("ticket %s cannot be encoded: %v", t.ID, err)
 		}
 		ch.add(ticketKey(t.ID), rec)
-		ch.add(runTicketKey(t.Run, t.ID), seal(kindRunTicket, nil))
+		ch.add(runTicketKey(t.Run, t.ID), encodeIndex(kindRunTicket))
 		var index []byte
 		if t.Status == batch.TicketOpen {
-			index = seal(kindOpenTicket, nil)
+			index = encodeIndex(kindOpenTicket)
 		}
 		ch.add(openTicketKey(t.ID), index)
 	}
@@ -226,7 +220,7 @@ func (ch *change) encodeState(c *batch.Commit) error {
 		}
 		e := entry{key: stateKey(ch.run, w.Key)}
 		if w.Value != nil {
-			e.value = seal(kindState, w.Value)
+			e.value = encodeState(w.Value)
 		}
 		if i, again := at[w.Key]; again {
 			ch.state[i] = e

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func (v *view) tally(id batch.RunID) (tally, error) {
 	if err != nil || rec == nil {
 		return tally{}, err
 	}
-	t, _, err := decodeTally(rec)
+	t, err := decodeTally(rec)
 	if err != nil {
 		err = damaged(runKey(id), err)
 	}
@@ -281,8 +282,11 @@ func (s *Store) Tickets(ctx context.Context, f batch.TicketFilter) (out []*batch
 				return false, damaged(k, err)
 			}
 			t, err := v.ticket(id)
+			if errors.Is(err, batch.ErrNotFound) {
+				err = damaged(ticketKey(id), fmt.Errorf("it is missing"))
+			}
 			if err != nil {
-				return false, fmt.Errorf("ticket %s: %w", id, err)
+				return false, err
 			}
 			if !f.Open || t.Status == batch.TicketOpen {
 				out = append(out, t)
@@ -342,7 +346,7 @@ func (s *Store) Events(ctx context.Context, run batch.RunID, after uint64, limit
 		}
 		next, full := after+1, false
 		err = v.scan(ctx, prefix, eventsKey(run, next), true, func(k, rec []byte) (bool, error) {
-			events, err := decodeJSON[[]batch.Event](kindEvents, rec)
+			events, err := decodeEvents(rec)
 			if err != nil {
 				return false, damaged(k, err)
 			}
@@ -382,11 +386,11 @@ func (s *Store) State(ctx context.Context, run batch.RunID) (map[string]json.Raw
 			return err
 		}
 		err = v.scan(ctx, prefix, nil, true, func(k, rec []byte) (bool, error) {
-			body, err := unseal(kindState, rec)
+			value, err := decodeState(rec)
 			if err != nil {
 				return false, damaged(k, err)
 			}
-			out[string(k[len(prefix):])] = append(json.RawMessage{}, body...)
+			out[string(k[len(prefix):])] = value
 			return true, nil
 		})
 		return complete(err, prefix, uint64(len(out)), t.stateKeys)

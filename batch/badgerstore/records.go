@@ -1,10 +1,10 @@
 package badgerstore
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -17,26 +17,36 @@ const formatVersion = 1
 
 const remedy = "restore data_dir from a backup"
 
-func seal(kind byte, body []byte) []byte {
-	return append([]byte{formatVersion, kind}, body...)
+// encodeIndex is the record of an index key, which says all by itself.
+func encodeIndex(kind byte) []byte { return []byte{formatVersion, kind} }
+
+// encodeJSON and decodeJSON serve records that are written rarely.
+func encodeJSON(kind byte, v any) ([]byte, error) {
+	p, err := json.Marshal(v)
+	return append([]byte{formatVersion, kind}, p...), err
 }
 
-// unseal checks the envelope and returns the body.
-func unseal(kind byte, rec []byte) ([]byte, error) {
-	switch {
-	case len(rec) < 2:
-		return nil, fmt.Errorf("it has %d bytes", len(rec))
-	case rec[0] != formatVersion:
-		return nil, fmt.Errorf("its format is %d and this program reads %d: use the version of the program that wrote it", rec[0], formatVersion)
-	case rec[1] != kind:
-		return nil, fmt.Errorf("it is of kind %q instead of %q", rec[1], kind)
+func decodeJSON[T any](kind byte, rec []byte) (v T, err error) {
+	d := openRecord(kind, rec)
+	if d.err != nil {
+		return v, d.err
 	}
-	return rec[2:], nil
+	err = json.Unmarshal(d.p, &v)
+	return v, err
 }
 
-// tally is the part of a run's record that every commit reads: it comes before
-// the JSON so that a commit decodes no JSON. The counts tell a complete listing
-// from one that a damaged table cut short.
+// encodeState keeps a value as it is.
+func encodeState(value json.RawMessage) []byte {
+	return append(append(make([]byte, 0, 2+len(value)), formatVersion, kindState), value...)
+}
+
+func decodeState(rec []byte) (json.RawMessage, error) {
+	d := openRecord(kindState, rec)
+	return append(json.RawMessage{}, d.p...), d.err
+}
+
+// tally is the part of a run's record that every commit reads; it comes first.
+// The counts tell a complete listing from one that a damaged table cut short.
 type tally struct {
 	version   uint64
 	fence     batch.Fence
@@ -45,52 +55,86 @@ type tally struct {
 	stateKeys uint64
 }
 
-func encodeRun(t tally, runJSON []byte) []byte {
-	rec := make([]byte, 0, 2+6*binary.MaxVarintLen64+len(t.fence.Owner)+len(runJSON))
-	rec = append(rec, formatVersion, kindRun)
-	for _, n := range []uint64{t.version, t.fence.Epoch, t.lastSeq, t.decisions, t.stateKeys, uint64(len(t.fence.Owner))} {
-		rec = binary.AppendUvarint(rec, n)
+func (t *tally) encode(e *encoder) {
+	for _, n := range [...]uint64{t.version, t.fence.Epoch, t.lastSeq, t.decisions, t.stateKeys} {
+		e.uint(n)
 	}
-	rec = append(rec, t.fence.Owner...)
-	return append(rec, runJSON...)
+	putString(e, t.fence.Owner)
 }
 
-func decodeTally(rec []byte) (t tally, runJSON []byte, err error) {
-	body, err := unseal(kindRun, rec)
-	if err != nil {
-		return t, nil, err
+func (t *tally) decode(d *decoder) {
+	for _, n := range [...]*uint64{&t.version, &t.fence.Epoch, &t.lastSeq, &t.decisions, &t.stateKeys} {
+		*n = d.uint()
 	}
-	var owner uint64
-	for _, n := range []*uint64{&t.version, &t.fence.Epoch, &t.lastSeq, &t.decisions, &t.stateKeys, &owner} {
-		v, w := binary.Uvarint(body)
-		if w <= 0 {
-			return tally{}, nil, errors.New("its head is cut short")
-		}
-		*n, body = v, body[w:]
-	}
-	if owner > uint64(len(body)) {
-		return tally{}, nil, errors.New("its owner is cut short")
-	}
-	t.fence.Owner = string(body[:owner])
-	return t, body[owner:], nil
+	t.fence.Owner = getString[string](d)
 }
 
-// decodeRun returns the run; what the tally says wins over the JSON, where text
-// that is not UTF-8 does not survive.
+// decodeTally decodes no more of the run than that.
+func decodeTally(rec []byte) (t tally, err error) {
+	d := openRecord(kindRun, rec)
+	t.decode(d)
+	return t, d.err
+}
+
+// encodeRun takes version, fence and event number from t.
+func encodeRun(t tally, r *batch.Run) ([]byte, error) {
+	e := newRecord(kindRun, 256)
+	t.encode(e)
+	putString(e, r.ID)
+	putString(e, r.Principal)
+	putString(e, r.Agent)
+	putMap(e, r.Labels, func(v string) { putString(e, v) })
+	e.time(r.CreatedAt)
+	e.time(r.UpdatedAt)
+	e.int(r.LastStep)
+	e.int(r.OpenStep)
+	putMap(e, r.Counts, e.int)
+	return e.record()
+}
+
 func decodeRun(rec []byte) (*batch.Run, tally, error) {
-	t, runJSON, err := decodeTally(rec)
-	if err != nil {
-		return nil, t, err
+	var t tally
+	d := openRecord(kindRun, rec)
+	t.decode(d)
+	r := &batch.Run{
+		Version: t.version, Fence: t.fence, LastSeq: t.lastSeq,
+		ID: getString[batch.RunID](d), Principal: getString[string](d), Agent: getString[string](d),
+		Labels:    getMap[string](d, func() string { return getString[string](d) }),
+		CreatedAt: d.time(), UpdatedAt: d.time(),
+		LastStep: d.int(), OpenStep: d.int(),
+		Counts: getMap[batch.ToolID](d, d.int),
 	}
-	var r batch.Run
-	if err := json.Unmarshal(runJSON, &r); err != nil {
-		return nil, t, err
+	return r, t, d.done()
+}
+
+// putMap encodes in key order, so that equal runs have equal records.
+func putMap[K ~string, V any](e *encoder, m map[K]V, value func(V)) {
+	e.list(m == nil, len(m))
+	if len(m) == 0 {
+		return
 	}
-	if r.LastSeq != t.lastSeq {
-		return nil, t, fmt.Errorf("last_seq is %d in one place and %d in another", r.LastSeq, t.lastSeq)
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		putString(e, k)
+		value(m[k])
 	}
-	r.Version, r.Fence = t.version, t.fence
-	return &r, t, nil
+}
+
+func getMap[K ~string, V any](d *decoder, value func() V) map[K]V {
+	n, ok := d.list()
+	if !ok {
+		return nil
+	}
+	m := make(map[K]V, min(n, 16))
+	for range n {
+		k := getString[K](d)
+		if m[k] = value(); d.err != nil {
+			return nil
+		}
+	}
+	if len(m) != n {
+		d.fail(fmt.Errorf("a key is there twice"))
+	}
+	return m
 }
 
 // batchHead is what changes of a batch. A set bit in moved says that the call
@@ -112,153 +156,51 @@ func (h *batchHead) hasMoved(i int) bool { return h.moved[i/8]&(1<<(i%8)) != 0 }
 func (h *batchHead) setMoved(i int) { h.moved[i/8] |= 1 << (i % 8) }
 
 func encodeBatchHead(h batchHead) ([]byte, error) {
-	at, err := h.finalizedAt.MarshalBinary()
-	if err != nil {
-		return nil, err
-	}
-	rec := append([]byte{formatVersion, kindBatch}, byte(len(h.phase)))
-	rec = append(rec, h.phase...)
-	rec = append(rec, byte(len(at)))
-	rec = append(rec, at...)
-	rec = binary.AppendUvarint(rec, uint64(h.calls))
-	return append(rec, h.moved...), nil
+	e := newRecord(kindBatch, 32+len(h.moved))
+	putString(e, h.phase)
+	e.time(h.finalizedAt)
+	e.int(h.calls)
+	e.bytes(h.moved)
+	return e.record()
 }
 
-func decodeBatchHead(rec []byte) (h batchHead, err error) {
-	body, err := unseal(kindBatch, rec)
-	if err != nil {
-		return h, err
+func decodeBatchHead(rec []byte) (batchHead, error) {
+	d := openRecord(kindBatch, rec)
+	h := batchHead{phase: getString[batch.BatchPhase](d), finalizedAt: d.time(), calls: d.int(), moved: d.bytes()}
+	if h.calls < 1 || h.calls > batch.MaxCalls || len(h.moved) != (h.calls+7)/8 {
+		d.fail(fmt.Errorf("it has %d bytes of marks for %d calls", len(h.moved), h.calls))
 	}
-	short := errors.New("it is cut short")
-	next := func() ([]byte, bool) {
-		if len(body) == 0 || int(body[0]) > len(body)-1 {
-			return nil, false
-		}
-		p := body[1 : 1+int(body[0])]
-		body = body[1+int(body[0]):]
-		return p, true
-	}
-	phase, ok := next()
-	if !ok {
-		return h, short
-	}
-	at, ok := next()
-	if !ok {
-		return h, short
-	}
-	if err := h.finalizedAt.UnmarshalBinary(at); err != nil {
-		return h, err
-	}
-	h.phase = batch.BatchPhase(phase)
-	calls, w := binary.Uvarint(body)
-	if w <= 0 || calls > batch.MaxCalls {
-		return h, errors.New("its number of calls is out of range")
-	}
-	h.calls, h.moved = int(calls), append([]byte(nil), body[w:]...)
-	if len(h.moved) != (h.calls+7)/8 {
-		return h, short
-	}
-	return h, nil
+	return h, d.done()
 }
 
-// payloadHeader heads what never changes of a batch.
-type payloadHeader struct {
-	Dialect     string        `json:"dialect,omitempty"`
-	Digest      string        `json:"digest,omitempty"`
-	Catalog     string        `json:"catalog,omitempty"`
-	RequestedAt time.Time     `json:"requested_at"`
-	Message     *int          `json:"message"`
-	Calls       []payloadCall `json:"calls"`
+func encodeEvents(events []batch.Event) ([]byte, error) {
+	e := newRecord(kindEvents, 64*len(events))
+	e.list(false, len(events))
+	for _, ev := range events {
+		e.uint(ev.Seq)
+		e.time(ev.Time)
+		putString(e, ev.Kind)
+		e.int(ev.Step)
+		e.int(ev.Index)
+		e.int(ev.Attempt)
+		putString(e, ev.Ticket)
+		putString(e, ev.Note)
+	}
+	return e.record()
 }
 
-type payloadCall struct {
-	ID        batch.CallID `json:"id"`
-	Tool      exactString  `json:"tool"`
-	Arguments *int         `json:"arguments"`
-	Pin       batch.Pin    `json:"pin"`
-}
-
-func encodePayload(b *batch.Batch) ([]byte, error) {
-	var parts blobs
-	h := payloadHeader{
-		Dialect: b.Dialect, Digest: b.Digest, Catalog: b.CatalogFingerprint, RequestedAt: b.RequestedAt,
-		Message: parts.add(b.Message),
-		Calls:   make([]payloadCall, len(b.Calls)),
-	}
-	for i := range b.Calls {
-		c := &b.Calls[i]
-		h.Calls[i] = payloadCall{ID: c.Call.ID, Tool: exactString(c.Call.Tool), Arguments: parts.add(c.Call.Arguments), Pin: c.Pin}
-	}
-	return parts.seal(kindPayload, h)
-}
-
-// decodePayload returns the batch as it was requested, without its phase.
-func decodePayload(run batch.RunID, step int, rec []byte) (*batch.Batch, error) {
-	body, err := unseal(kindPayload, rec)
-	if err != nil {
-		return nil, err
-	}
-	var h payloadHeader
-	parts, err := openBlobs(body, &h)
-	if err != nil {
-		return nil, err
-	}
-	b := &batch.Batch{
-		Run: run, Step: step,
-		Dialect: h.Dialect, Digest: h.Digest, CatalogFingerprint: h.Catalog, RequestedAt: h.RequestedAt,
-		Message: parts.take(h.Message),
-		Calls:   make([]batch.CallState, len(h.Calls)),
-	}
-	for i, c := range h.Calls {
-		b.Calls[i] = batch.CallState{
-			Call:  batch.Call{Run: run, Step: step, Index: i, ID: c.ID, Tool: batch.ToolID(c.Tool), Arguments: parts.take(c.Arguments)},
-			Pin:   c.Pin,
-			Phase: batch.PhaseRequested,
+func decodeEvents(rec []byte) ([]batch.Event, error) {
+	d := openRecord(kindEvents, rec)
+	n, _ := d.list()
+	events := make([]batch.Event, 0, min(n, 64))
+	for range n {
+		events = append(events, batch.Event{
+			Seq: d.uint(), Time: d.time(), Kind: getString[batch.EventKind](d), Step: d.int(), Index: d.int(),
+			Attempt: d.int(), Ticket: getString[batch.TicketID](d), Note: getString[string](d),
+		})
+		if d.err != nil {
+			break
 		}
 	}
-	return b, parts.done()
-}
-
-// decisionHeader is a decision without its input document, which follows.
-type decisionHeader struct {
-	batch.DecisionRecord
-	InputBytes *int `json:"input_bytes"`
-}
-
-func encodeDecision(d *batch.DecisionRecord) ([]byte, error) {
-	var parts blobs
-	h := decisionHeader{DecisionRecord: *d, InputBytes: parts.add(d.Input)}
-	h.Input = nil
-	return parts.seal(kindDecision, h)
-}
-
-func decodeDecision(rec []byte) (*batch.DecisionRecord, error) {
-	body, err := unseal(kindDecision, rec)
-	if err != nil {
-		return nil, err
-	}
-	var h decisionHeader
-	parts, err := openBlobs(body, &h)
-	if err != nil {
-		return nil, err
-	}
-	h.Input = parts.take(h.InputBytes)
-	return &h.DecisionRecord, parts.done()
-}
-
-func encodeJSON(kind byte, v any) ([]byte, error) {
-	p, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return seal(kind, p), nil
-}
-
-func decodeJSON[T any](kind byte, rec []byte) (T, error) {
-	var v T
-	body, err := unseal(kind, rec)
-	if err == nil {
-		err = json.Unmarshal(body, &v)
-	}
-	return v, err
+	return events, d.done()
 }

@@ -28,6 +28,7 @@ type Store struct {
 	folder  *folder
 	limits  limits
 	writer  writer
+	heads   heads // the writer's
 	failed  atomic.Pointer[error]
 	gc      *collector
 
@@ -262,10 +263,13 @@ func (s *Store) Close() error {
 func makeFolder(dir string) error {
 	fi, err := os.Stat(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
+		parent := filepath.Dir(dir)
+		if _, err := os.Stat(parent); errors.Is(err, os.ErrNotExist) {
+			if err := makeFolder(parent); err != nil {
+				return err
+			}
 		}
-		return syncFolder(filepath.Dir(dir))
+		return errors.Join(os.Mkdir(dir, 0o700), syncFolder(parent))
 	}
 	if err != nil {
 		return err
