@@ -52,6 +52,15 @@ configuration, 1 anything else.`,
 		a.configCommand(),
 		a.versionCommand(),
 	)
+	root.SetHelpCommand(helpCommand())
+	root.Version = buildInfo().Version
+	root.SetVersionTemplate(buildInfo().line())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			group(c)
+		}
+	}
 	return root
 }
 
@@ -91,6 +100,39 @@ func group(cmd *cobra.Command) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
+}
+
+// helpCommand is cobra's, but for refusing topics that there are not.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			parent, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []cobra.Completion
+			for _, c := range parent.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if topic.HasSubCommands() {
+				if err := topic.ValidateArgs(rest); err != nil {
+					return err
+				}
+			}
+			return topic.Help()
+		},
+	}
 }
 
 // flagError adds the nearest flag to a complaint about an unknown one.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -11,6 +12,37 @@ import (
 // version is set by the linker: -X main.version=v1.2.3.
 var version string
 
+// build is what this program was made from.
+type build struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+func buildInfo() build {
+	b := build{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if b.Version == "" {
+			b.Version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				b.Commit = s.Value
+			}
+		}
+	}
+	if b.Version == "" {
+		b.Version = "(devel)"
+	}
+	return b
+}
+
+func (b build) line() string {
+	return fmt.Sprintf("awaken-host %s (%s %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
@@ -19,30 +51,10 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:              arguments(0, 0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.do(func(context.Context, []string) error {
-			v := struct {
-				Version string `json:"version"`
-				Commit  string `json:"commit,omitempty"`
-				Go      string `json:"go"`
-				OS      string `json:"os"`
-				Arch    string `json:"arch"`
-			}{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-			if info, ok := debug.ReadBuildInfo(); ok {
-				if v.Version == "" {
-					v.Version = info.Main.Version
-				}
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						v.Commit = s.Value
-					}
-				}
-			}
-			if v.Version == "" {
-				v.Version = "(devel)"
-			}
 			if a.format == formatJSON {
-				return a.writeValue(v)
+				return a.writeValue(buildInfo())
 			}
-			return a.write([]byte("awaken-host " + v.Version + " (" + v.Go + " " + v.OS + "/" + v.Arch + ")\n"))
+			return a.write([]byte(buildInfo().line()))
 		}),
 	}
 }
