@@ -25,7 +25,7 @@
 //
 // Arguments, state and schema-checked outputs are read such that policy, host and
 // guest cannot read them differently: UTF-8, no key twice at any level, no lone
-// surrogates, numbers within a double, at most 64 levels and 500,000 values.
+// surrogates, numbers within a double, at most 64 levels and 250,000 values.
 // Schemas are JSON Schema 2020-12 unless they say otherwise, load nothing and are
 // checked in bounded time.
 package plugins

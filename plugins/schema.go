@@ -31,8 +31,8 @@ var errTooComplex = errors.New("too complex to check against the schema")
 
 // Visits allowed per check: a base and some per byte of the value.
 const (
-	schemaVisits        = 1_000_000
-	schemaVisitsPerByte = 2
+	schemaVisits        = 400_000
+	schemaVisitsPerByte = 4
 	maxIdleSchemas      = 64
 )
 

@@ -108,9 +108,7 @@ func TestKeyEncryptedForMinisign(t *testing.T) {
 	tool := minisignTool(t)
 	dir := t.TempDir()
 	pub, sec := filepath.Join(dir, "k.pub"), filepath.Join(dir, "k.key")
-	if _, err := GenerateKey(pub, sec, "hunter2"); err != nil {
-		t.Fatal(err)
-	}
+	run(t, "", "go", "run", "./testdata/keygen", pub, sec, "hunter2")
 	f := newFolder(t, minimal)
 	run(t, "hunter2\n", tool, "-S", "-s", sec, "-m", f.path(ManifestFile))
 	run(t, "", tool, "-V", "-p", pub, "-m", f.path(ManifestFile))

@@ -16,7 +16,7 @@ import (
 // Bounds of a JSON document from a model or a guest.
 const (
 	maxJSONDepth    = 64
-	maxJSONValues   = 500_000 // a failed check may hold an error for each
+	maxJSONValues   = 250_000 // a failed check may hold an error for each
 	maxNumberBytes  = 400
 	maxNumberExpAbs = 400
 )
