@@ -197,6 +197,12 @@ func TestCheckState(t *testing.T) {
 			t.Errorf("%s = %s: %v, want %q", c.key, c.value, err, c.want)
 		}
 	}
+	if err := tool.CheckState("counter", nil); err != nil {
+		t.Errorf("deleting a declared key: %v", err)
+	}
+	if err := tool.CheckState("countr", nil); err == nil {
+		t.Error("deleting a key that is not declared passed")
+	}
 }
 
 func BenchmarkCheckArguments(b *testing.B) {
