@@ -25,6 +25,9 @@ var (
 	cacheDir string // compiled code, shared by the tests
 )
 
+// childVariable is set in the child process of a test: the cache folder to use.
+const childVariable = "WASM_TEST_CHILD_CACHE"
+
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "wasm-test-")
@@ -34,6 +37,9 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		buildDir, cacheDir = dir, filepath.Join(dir, "cache")
+		if parent := os.Getenv(childVariable); parent != "" {
+			cacheDir = parent
+		}
 		return m.Run()
 	}())
 }
@@ -128,7 +134,7 @@ func named(id string) func(*plugins.ToolSpec) { return func(s *plugins.ToolSpec)
 // newPlugin is a plugin with generous limits; tests narrow what they are about.
 func newPlugin(module []byte, abi plugins.ABI, tools ...plugins.ToolSpec) *plugins.Plugin {
 	sum := sha256.Sum256(module)
-	caps := plugins.Capabilities{MemoryMiB: 32, Timeout: 20 * time.Second}
+	caps := plugins.Capabilities{MemoryMiB: 32, Timeout: 2 * time.Minute}
 	return &plugins.Plugin{
 		Manifest: &plugins.Manifest{ID: "t", Version: "1.0.0", Description: "test",
 			Module:       plugins.Module{Path: "bin/t.wasm", SHA256: hex.EncodeToString(sum[:]), ABI: abi},

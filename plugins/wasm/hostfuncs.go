@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 
 	extism "github.com/extism/go-sdk"
@@ -57,7 +58,7 @@ func hostFunction(name string, serve func(*guestCall, []byte) (any, error)) exti
 		}
 		offset, err := p.AllocWithContext(ctx, uint64(len(answer)))
 		// Offset 0 means that Extism's memory is full; the budget has noted it.
-		if err != nil || offset == 0 || !p.Memory().Write(uint32(offset), answer) {
+		if err != nil || offset == 0 || offset > math.MaxUint32 || !p.Memory().Write(uint32(offset), answer) {
 			return
 		}
 		stack[0] = offset
@@ -110,9 +111,13 @@ func readRequest(ctx context.Context, p *extism.CurrentPlugin, offset uint64) ([
 	if n > maxRequest {
 		return nil, fmt.Errorf("the request is %d bytes, at most %d are allowed", n, maxRequest)
 	}
+	outside := errors.New("the request is outside of Extism's memory")
+	if offset > math.MaxUint32 {
+		return nil, outside
+	}
 	view, ok := p.Memory().Read(uint32(offset), uint32(n))
-	if !ok || offset > 1<<32-1 {
-		return nil, errors.New("the request is outside of Extism's memory")
+	if !ok {
+		return nil, outside
 	}
 	return append([]byte(nil), view...), nil
 }

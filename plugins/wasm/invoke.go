@@ -190,7 +190,7 @@ func (v *invocation) ended(ctx context.Context, b *budget, stderr string, err er
 	case errors.Is(cause, errTimeout):
 		return v.fail("ran longer than its timeout of %s (%s)", v.limits.timeout, v.limits.timeoutBy), nil
 	case errors.Is(cause, errOutput):
-		return v.fail("wrote more than %s, the limit of one output ([limits].output_mib)", formatBytes(uint64(v.limits.output))), nil
+		return v.fail("wrote more than %s, the limit of one output ([limits].output_mib)", formatBytes(v.limits.output)), nil
 	case cause != nil && !dispatched:
 		return nil, unavailable(v.call, cause)
 	case cause != nil:
@@ -231,7 +231,7 @@ func (v *invocation) output(a answer, b *budget) *batch.Output {
 		return v.fail("%s", v.outOfMemory())
 	}
 	if n := len(a.output); n > v.limits.output {
-		return v.fail("gave an output of %s, the limit is %s ([limits].output_mib)", formatBytes(uint64(n)), formatBytes(uint64(v.limits.output)))
+		return v.fail("gave an output of %s, the limit is %s ([limits].output_mib)", formatBytes(n), formatBytes(v.limits.output))
 	}
 	failed := a.status != 0 || a.message != ""
 	if failed && len(a.output) == 0 {
@@ -266,7 +266,7 @@ func (v *invocation) failed(a answer, b *budget, content []batch.ContentBlock) *
 	if a.message != "" {
 		texts = append(texts, printable(a.message, maxErrorText))
 	} else if len(content) == 0 {
-		texts = append(texts, fmt.Sprintf("tool %s failed with status %d", v.call.Tool, int32(a.status)))
+		texts = append(texts, fmt.Sprintf("tool %s failed with status %d", v.call.Tool, a.status))
 	}
 	if b.refused {
 		texts = append(texts, fmt.Sprintf("tool %s %s", v.call.Tool, v.outOfMemory()))

@@ -136,13 +136,15 @@ func TestSizes(t *testing.T) {
 	g := newRig(t, newRuntime(t, Options{}), p)
 	long := strings.Repeat("x", 200<<10) // beyond the usual 64 KiB line
 	good(t, g.call("words", `{"w":"`+long+`"}`), long)
-	good(t, g.call("big_output", `{"n":"1048576"}`), strings.Repeat("a", 1<<20))
+	good(t, g.call("big_output", `{"n":"1048576"}`), strings.Repeat("\x00", 1<<20))
 	bad(t, g.call("big_output", `{"n":"1048577"}`), "output of 1048577 bytes, the limit is 1 MiB ([limits].output_mib)")
-	bad(t, g.call("words", `{"w":"`+strings.Repeat("y", 40<<20)+`"}`), "input of 40 MiB", "memory limit of 32 MiB (capabilities.memory_mib)")
+	p.Effective.MemoryMiB, p.Manifest.Capabilities.MemoryMiB = 2, 2
+	g = newRig(t, g.r, p)
+	bad(t, g.call("words", `{"w":"`+strings.Repeat("y", 3<<20)+`"}`), "input of 3 MiB", "memory limit of 2 MiB (capabilities.memory_mib)")
 	// It fits the limit but leaves the guest no room for a copy.
-	bad(t, g.call("words", `{"w":"`+strings.Repeat("y", 20<<20)+`"}`), "out of memory", "memory limit of 32 MiB")
+	bad(t, g.call("words", `{"w":"`+strings.Repeat("y", 3<<19)+`"}`), "out of memory", "memory limit of 2 MiB")
 	// It fits before the guest's own memory is counted, and not after.
-	bad(t, g.call("words", `{"w":"`+strings.Repeat("y", 32<<20-1000)+`"}`), "memory limit of 32 MiB")
+	bad(t, g.call("words", `{"w":"`+strings.Repeat("y", 2<<20-1000)+`"}`), "memory limit of 2 MiB")
 
 	big := guestPlugin(t)
 	big.Effective.MemoryMiB, big.Manifest.Capabilities.MemoryMiB = 64, 64

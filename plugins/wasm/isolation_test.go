@@ -39,7 +39,7 @@ func TestRecycledMemoryIsClean(t *testing.T) {
 	r := newRuntime(t, Options{})
 	for _, i := range []plugins.Isolation{plugins.IsolationCall, plugins.IsolationRun} {
 		g := newRig(t, r, isolated(t, i))
-		for n := range 12 {
+		for n := range 4 {
 			good(t, g.call("litter", `{}`, inRun(batch.RunID(fmt.Sprint("a", n)))), `"done"`)
 			good(t, g.call("find_litter", `{}`, inRun(batch.RunID(fmt.Sprint("b", n)))), `"clean"`)
 		}

@@ -64,7 +64,7 @@ func narrows(g *batch.Grant) bool {
 func mebibytes(n int) uint64 { return uint64(max(n, 0)) << 20 }
 
 // formatBytes writes whole MiB and KiB as such, and anything else as bytes.
-func formatBytes(n uint64) string {
+func formatBytes[N int | uint64](n N) string {
 	switch {
 	case n > 0 && n%(1<<20) == 0:
 		return fmt.Sprintf("%d MiB", n>>20)

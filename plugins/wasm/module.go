@@ -211,7 +211,7 @@ func (m *module) boundTables(b []byte) ([]byte, error) {
 	if declared <= maxTableEntries {
 		return b, nil
 	}
-	spare := uint32((maxTableEntries - total) / uint64(len(m.tables)))
+	spare := (maxTableEntries - total) / uint64(len(m.tables))
 	r := &reader{b: b[m.tableSec.start:m.tableSec.end]}
 	r.byte()
 	r.u32()
@@ -220,7 +220,7 @@ func (m *module) boundTables(b []byte) ([]byte, error) {
 		body = append(body, r.byte(), 1)
 		r.limits()
 		body = binary.AppendUvarint(body, uint64(t.min))
-		body = binary.AppendUvarint(body, uint64(min(t.max, t.min+spare)))
+		body = binary.AppendUvarint(body, min(uint64(t.max), uint64(t.min)+spare))
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("its table section is damaged: %w", r.err)

@@ -16,13 +16,17 @@ import (
 var buffersBySize [4 * 33]sync.Pool
 
 // sizeClass rounds n up to a quarter of a power of two, so that at most a quarter
-// is wasted.
+// is wasted. Class is out of range where n is more than a memory can be.
 func sizeClass(n uint64) (class int, size uint64) {
 	n = max(n, pageBytes)
 	exp := bits.Len64(n-1) - 1 // 2^exp < n <= 2^(exp+1)
-	quarter := uint64(1) << exp / 4
-	steps := (n - uint64(1)<<exp + quarter - 1) / quarter
-	return 4*exp + int(steps) - 1, uint64(1)<<exp + steps*quarter
+	whole := uint64(1) << exp
+	for steps := 1; steps < 4; steps++ {
+		if size = whole + whole/4*uint64(steps); n <= size {
+			return 4*exp + steps - 1, size
+		}
+	}
+	return 4*exp + 3, 2 * whole
 }
 
 // newBuffer returns size zero bytes with a capacity of at least room.
