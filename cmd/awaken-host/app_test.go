@@ -207,8 +207,8 @@ func TestHelp(t *testing.T) {
 	root := newApp(nil, io.Discard, io.Discard).root()
 	for _, group := range root.Commands() {
 		for _, c := range append(group.Commands(), group) {
-			if c.Name() == "help" || c.Name() == "completion" {
-				continue
+			if group.Name() == "help" || group.Name() == "completion" {
+				continue // cobra's own
 			}
 			if c.Short == "" || !c.HasSubCommands() && c.Example == "" {
 				t.Errorf("%s has no help or no example", c.CommandPath())

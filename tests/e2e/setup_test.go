@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 
 // What the tests run with, set by TestMain.
 var (
+	root    string // of the repository
 	binary  string // the program, as it is shipped
 	guests  string // misbehaving and slow plugins, unsigned
 	plugins string // the example plugins, unsigned
@@ -25,8 +27,8 @@ const howToBuild = "run: make guests (it needs clang and lld: apt-get install cl
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	root, err := repository()
-	if err != nil {
+	var err error
+	if root, err = repository(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -77,12 +79,37 @@ func repository() (string, error) {
 	}
 }
 
+// watch reads the folders that the program is built from. The go command knows the
+// files that a test opens, and not those that a build in it does: without this it
+// would show the cached result of another program. What is opened outside of a
+// test, as in TestMain, does not count.
+func watch(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || path == root {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"bin", "docs", "examples", "tests"}, rel) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func built(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "plugin.toml"))
 	return err == nil
 }
 
 func TestScripts(t *testing.T) {
+	watch(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
