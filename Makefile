@@ -51,8 +51,9 @@ endif
 
 .PHONY: guests
 guests: setup ## build the example tools and the plugins of tests
-	@$(MAKE) -C examples/wasm-tools OUT=$(PLUGINS)
-	@$(MAKE) -C tests/guests OUT=$(GUESTS)
+	@echo "building the example tools into $(BIN)/plugins and the plugins of tests into $(BIN)/guests"
+	@$(MAKE) -s -C examples/wasm-tools OUT=$(PLUGINS)
+	@$(MAKE) -s -C tests/guests OUT=$(GUESTS)
 
 # demo.sh gets the host and the folder of built, unsigned tools.
 .PHONY: demo
@@ -107,6 +108,8 @@ check-lint:
 .PHONY: check-modules
 check-modules:
 	@.ci/step "modules" $(GO) mod tidy -diff
+	@.ci/step "modules of the tools" $(GO) -C .ci/tools mod tidy -diff
+	@.ci/step "modules of the example tools" $(GO) -C examples/wasm-tools mod tidy -diff
 	@.ci/step "modules verified" $(GO) mod verify
 
 .PHONY: check-generated
