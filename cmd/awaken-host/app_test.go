@@ -48,6 +48,7 @@ func TestWrongUsage(t *testing.T) {
 		{"bad run id", []string{"run", "-c", config, "--run", "a/b", "-"}, "a/b"},
 		{"unknown tool", []string{"tools", "call", "-c", config, "hello__gret"}, "did you mean hello__greet"},
 		{"arguments that are not JSON", []string{"tools", "call", "-c", config, "hello__greet", "{"}, "not valid JSON"},
+		{"digest that is none", []string{"tickets", "approve", "-c", config, "tk-a", "--arguments-sha256", "abc"}, "64 hex digits"},
 		{"no key", []string{"plugin", "sign", "."}, "--key is needed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -73,13 +74,13 @@ func initialised(t *testing.T) string {
 
 func TestMessageThatIsTooLong(t *testing.T) {
 	a := newApp(io.LimitReader(zeros{}, maxInputBytes+10), io.Discard, io.Discard)
-	_, _, err := a.readInput("-")
+	_, _, err := a.readInput(t.Context(), "-")
 	var usage usageError
 	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "64 MiB") {
 		t.Errorf("err %v", err)
 	}
 	a = newApp(io.LimitReader(zeros{}, maxInputBytes), io.Discard, io.Discard)
-	if data, _, err := a.readInput("-"); err != nil || len(data) != maxInputBytes {
+	if data, _, err := a.readInput(t.Context(), "-"); err != nil || len(data) != maxInputBytes {
 		t.Errorf("%d bytes, err %v", len(data), err)
 	}
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -15,8 +15,8 @@ const maxInputBytes = 64 << 20
 
 // readMessage reads an assistant message from a file, or from standard input for
 // "-".
-func (a *app) readMessage(file string) (*standard.Message, error) {
-	data, name, err := a.readInput(file)
+func (a *app) readMessage(ctx context.Context, file string) (*standard.Message, error) {
+	data, name, err := a.readInput(ctx, file)
 	if err != nil {
 		return nil, err
 	}
@@ -27,28 +27,55 @@ func (a *app) readMessage(file string) (*standard.Message, error) {
 	return msg, nil
 }
 
-func (a *app) readInput(file string) (data []byte, name string, err error) {
-	in, name := a.stdin, "standard input"
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, "", usagef("%w: name a file, or - for standard input", err)
+// readInput returns what is in file, and a name for it in messages.
+func (a *app) readInput(ctx context.Context, file string) (data []byte, name string, err error) {
+	name = file
+	if file == "-" {
+		name = "standard input"
+		if isTerminal(a.stdin) {
+			a.say("reading standard input; end it with Ctrl-D")
 		}
-		defer func() { _ = f.Close() }()
-		in, name = f, file
-	} else if isTerminal(a.stdin) {
-		a.say("reading standard input; end it with Ctrl-D")
 	}
-	data, err = io.ReadAll(io.LimitReader(in, maxInputBytes+1))
-	if err != nil {
-		var perr *os.PathError
-		if errors.As(err, &perr) {
-			return nil, "", usageError{err}
+	data, err = interruptibly(ctx, func() ([]byte, error) {
+		in := a.stdin
+		if file != "-" {
+			f, err := os.Open(file)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = f.Close() }()
+			in = f
 		}
+		return io.ReadAll(io.LimitReader(in, maxInputBytes+1))
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, "", fmt.Errorf("interrupted while reading %s: nothing ran", name)
+	case err != nil:
 		return nil, "", usagef("%s cannot be read: %w", name, err)
-	}
-	if len(data) > maxInputBytes {
+	case len(data) > maxInputBytes:
 		return nil, "", usagef("%s is longer than %d MiB, the most a message may have", name, maxInputBytes>>20)
 	}
 	return data, name, nil
+}
+
+// interruptibly returns what read does, or an error as soon as ctx ends. A read
+// from a pipe or a terminal cannot be ended: it is left behind, and the process
+// is about to exit.
+func interruptibly(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	type outcome struct {
+		data []byte
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		data, err := read()
+		done <- outcome{data, err}
+	}()
+	select {
+	case o := <-done:
+		return o.data, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

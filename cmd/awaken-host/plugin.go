@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,11 +40,14 @@ encrypted.`,
 		Args: arguments(1, 1, "one name for the two files"),
 	}
 	a.passwordFlag(cmd, &passwordFile)
-	cmd.RunE = a.do(func(_ context.Context, args []string) error {
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
 		pub, key := args[0]+".pub", args[0]+".key"
-		password, err := a.password(passwordFile, true)
+		password, err := a.password(ctx, passwordFile, true)
 		if err != nil {
 			return err
+		}
+		if password != "" && !a.quiet {
+			a.say("encrypting the secret key, which takes a few seconds: the cost of guessing, too")
 		}
 		if err := os.MkdirAll(filepath.Dir(key), 0o700); err != nil {
 			return usageError{err}
@@ -83,11 +87,11 @@ unless --update-digest is given.`,
 	flags.BoolVar(&update, "update-digest", false, "replace the digest in the manifest when the module was built anew")
 	_ = cmd.MarkFlagFilename("key")
 	a.passwordFlag(cmd, &passwordFile)
-	cmd.RunE = a.do(func(_ context.Context, args []string) error {
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
 		if key == "" {
 			return usagef("--key is needed: name a secret key, or make one with: awaken-host plugin keygen keys/tools")
 		}
-		password, err := a.password(passwordFile, false)
+		password, err := a.password(ctx, passwordFile, false)
 		if err != nil {
 			return err
 		}
@@ -156,21 +160,21 @@ func (a *app) passwordFlag(cmd *cobra.Command, file *string) {
 
 // password reads the password of a secret key; without a file it is empty. A line
 // end at its end is not part of it.
-func (a *app) password(file string, twice bool) (string, error) {
+func (a *app) password(ctx context.Context, file string, twice bool) (string, error) {
 	if file == "" {
 		return "", nil
 	}
 	var text []byte
 	var err error
 	if in, ok := a.stdin.(*os.File); ok && file == "-" && isTerminal(in) {
-		if text, err = a.ask(in, "password: "); err == nil && twice {
+		if text, err = a.ask(ctx, in, "password: "); err == nil && twice {
 			var again []byte
-			if again, err = a.ask(in, "password again: "); err == nil && !bytes.Equal(text, again) {
+			if again, err = a.ask(ctx, in, "password again: "); err == nil && !bytes.Equal(text, again) {
 				return "", usagef("the two passwords differ")
 			}
 		}
 	} else {
-		text, _, err = a.readInput(file)
+		text, _, err = a.readInput(ctx, file)
 	}
 	if err != nil {
 		return "", err
@@ -182,9 +186,19 @@ func (a *app) password(file string, twice bool) (string, error) {
 	return password, nil
 }
 
-func (a *app) ask(terminal *os.File, prompt string) ([]byte, error) {
+// ask reads a line that is not shown. An interrupt must not leave the terminal
+// without its echo.
+func (a *app) ask(ctx context.Context, terminal *os.File, prompt string) ([]byte, error) {
+	fd := int(terminal.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, err
+	}
 	_, _ = fmt.Fprint(a.stderr, prompt)
-	text, err := term.ReadPassword(int(terminal.Fd()))
+	text, err := interruptibly(ctx, func() ([]byte, error) { return term.ReadPassword(fd) })
 	_, _ = fmt.Fprintln(a.stderr)
+	if ctx.Err() != nil {
+		return nil, errors.Join(ctx.Err(), term.Restore(fd, before))
+	}
 	return text, err
 }

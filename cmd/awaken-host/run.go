@@ -37,7 +37,7 @@ the same --run and --step runs nothing twice: it continues or shows what is ther
 	})
 	s.flags(a, cmd)
 	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
-		msg, err := a.readMessage(args[0])
+		msg, err := a.readMessage(ctx, args[0])
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os/user"
@@ -117,6 +119,9 @@ submitted the call, and one about other arguments are refused.`,
 		given := answer
 		given.Approve = approve
 		given.ArgumentDigest = strings.ToLower(given.ArgumentDigest)
+		if sum, err := hex.DecodeString(given.ArgumentDigest); err != nil || len(sum) != 0 && len(sum) != sha256.Size {
+			return usagef("--arguments-sha256 %s: 64 hex digits are needed", given.ArgumentDigest)
+		}
 		if given.By == "" {
 			var err error
 			if given.By, err = currentUser(); err != nil {

@@ -30,8 +30,8 @@ func (a *app) loadTools(ctx context.Context) ([]*standard.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range messages {
-		if !a.quiet {
+	if !a.quiet {
+		for _, m := range messages {
 			a.say("%s", m)
 		}
 	}
@@ -232,14 +232,15 @@ printed, as awaken-host run does.`,
 	}
 	s.flags(a, cmd)
 	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
-		tools, err := a.loadTools(ctx)
+		// What there is to say of the plugins is said when the host is opened.
+		snapshot, _, err := standard.LoadTools(ctx, a.config, a.options())
 		if err != nil {
 			return err
 		}
-		if _, err := a.findTool(tools, args[0]); err != nil {
+		if _, err := a.findTool(snapshot.Tools(), args[0]); err != nil {
 			return err
 		}
-		msg, err := a.callMessage(args)
+		msg, err := a.callMessage(ctx, args)
 		if err != nil {
 			return err
 		}
@@ -249,11 +250,11 @@ printed, as awaken-host run does.`,
 }
 
 // callMessage is a message of one call in our own dialect.
-func (a *app) callMessage(args []string) (*standard.Message, error) {
+func (a *app) callMessage(ctx context.Context, args []string) (*standard.Message, error) {
 	arguments, name := []byte("{}"), "the arguments"
 	if len(args) > 1 && args[1] == "-" {
 		var err error
-		if arguments, name, err = a.readInput("-"); err != nil {
+		if arguments, name, err = a.readInput(ctx, "-"); err != nil {
 			return nil, err
 		}
 	} else if len(args) > 1 {

@@ -72,6 +72,19 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 		_ = b.cmd.Process.Kill()
 		<-b.exited
 	})
+	b.await(ts, re)
+	ts.Value(slotKey{}).(*slot).b = b
+}
+
+// await PATTERN waits until the standard error of what start started has PATTERN.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "await PATTERN")
+	re, err := regexp.Compile(args[0])
+	ts.Check(err)
+	process(ts).await(ts, re)
+}
+
+func (b *background) await(ts *testscript.TestScript, re *regexp.Regexp) {
 	deadline := time.After(patience)
 	for !re.Match(b.err.bytes()) {
 		select {
@@ -79,13 +92,12 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 			if re.Match(b.err.bytes()) {
 				continue
 			}
-			ts.Fatalf("it ended before %q: %v\n%s", args[0], b.cmd.ProcessState, b.err.bytes())
+			ts.Fatalf("it ended before %q: %v\n%s", re, b.cmd.ProcessState, b.err.bytes())
 		case <-deadline:
-			ts.Fatalf("no %q within %v:\n%s", args[0], patience, b.err.bytes())
+			ts.Fatalf("no %q within %v:\n%s", re, patience, b.err.bytes())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-	ts.Value(slotKey{}).(*slot).b = b
 }
 
 func process(ts *testscript.TestScript) *background {

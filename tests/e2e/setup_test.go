@@ -133,6 +133,7 @@ func TestScripts(t *testing.T) {
 			"calls":  writeCalls,
 			"sha256": setSHA256,
 			"start":  start,
+			"await":  await,
 			"signal": sendSignal,
 			"ended":  ended,
 		},
