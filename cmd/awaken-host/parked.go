@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/host/standard"
+)
+
+// explainTickets says what a parked batch waits for and how to decide it.
+func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standard.Result, again string) {
+	run, err := h.Show(ctx, res.Run)
+	if err != nil {
+		a.say("%v", err)
+		return
+	}
+	for _, v := range res.Tickets {
+		t, err := h.Ticket(ctx, v.Ticket)
+		if err != nil {
+			a.say("%v", err)
+			continue
+		}
+		lines := []string{fmt.Sprintf("run %s is parked: call %s to %s waits for %s", t.Run, t.CallID, t.Tool, waitsFor(t))}
+		add := func(name, value string) {
+			if value != "" {
+				lines = append(lines, fmt.Sprintf("  %-9s  %s", name, value))
+			}
+		}
+		add("ticket", string(t.ID))
+		add("question", visibleLine(t.Prompt))
+		add("arguments", cut(visibleLine(argumentsOf(run, t)), maxShownArguments))
+		add("sha256", t.ArgumentDigest)
+		add("from", strings.Join(t.Approvers, ", "))
+		switch {
+		case t.Kind == standard.TicketPermission:
+			add("approve", a.command("tickets approve", string(t.ID)))
+			add("deny", a.command("tickets deny", string(t.ID)))
+		case again == "":
+			add("then", "the next awaken-host run continues it")
+		default:
+			add("then", a.command("run", "--run", string(t.Run), "--step", strconv.Itoa(t.Step), again))
+		}
+		a.say("%s", strings.Join(lines, "\n"))
+	}
+}
+
+const maxShownArguments = 400
+
+func waitsFor(t *standard.Ticket) string {
+	switch {
+	case t.Kind == standard.TicketSchedule:
+		return "its time, " + t.DueAt.Local().Format(time.RFC3339)
+	case t.Quorum > 1:
+		return fmt.Sprintf("permission (%d of %d) until %s", len(t.Decisions), t.Quorum, t.Deadline.Local().Format(time.RFC3339))
+	case !t.Deadline.IsZero():
+		return fmt.Sprintf("%s until %s", t.Kind, t.Deadline.Local().Format(time.RFC3339))
+	}
+	return string(t.Kind)
+}
