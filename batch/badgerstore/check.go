@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -60,15 +61,27 @@ func checkFiles(dir string) error {
 	if err != nil {
 		return fail(badger.ManifestFilename, "is damaged (%v)", err)
 	}
+	known, now := readVerified(dir), time.Now()
+	whole := make(map[string]verifiedTable, len(manifest.Tables))
 	for id, m := range manifest.Tables {
-		name := filepath.Base(table.NewFilename(id, dir))
-		if _, ok := sizes[name]; !ok {
+		path := table.NewFilename(id, dir)
+		name := filepath.Base(path)
+		fi, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
 			return fail(name, "is missing")
 		}
-		if err := checkTable(filepath.Join(dir, name), id, m); err != nil {
+		if err != nil {
+			return fmt.Errorf("store %s: %w", dir, err)
+		}
+		if whole[name] = known[name]; whole[name].trusts(fi, now) {
+			continue
+		}
+		if err := checkTable(path, id, m); err != nil {
 			return fail(name, "is damaged (%v)", err)
 		}
+		whole[name] = verifiedTable{Size: fi.Size(), Modified: fi.ModTime(), At: now}
 	}
+	writeVerified(dir, whole)
 	if marked {
 		// The mark must be gone, on disk too, before anything changes.
 		if err := errors.Join(os.Remove(filepath.Join(dir, cleanFile)), syncFolder(dir)); err != nil {

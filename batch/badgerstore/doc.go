@@ -19,13 +19,14 @@
 //
 // # Damage
 //
-// Open verifies MANIFEST and every block of every table before Badger may touch
-// them (Badger takes a block that it cannot read for an absent one, and its next
-// compaction would make that true), and after a clean Close also that all files
-// are there in full size. Large values carry checksums that are verified when
-// they are read. A damaged store is refused with batch.ErrCorrupt and stays as it
-// is. What cannot be told from a kill in mid-write is a write-ahead log that is
-// damaged after a kill: recovery ends at the damage, as it does at a torn write.
+// Open verifies MANIFEST and every block of every table that is new, or that it
+// has not verified for a day, before Badger may touch them: Badger takes a block
+// that it cannot read for an absent one, and its next compaction would make that
+// true. After a clean Close all files must also be there in full size. Large
+// values carry checksums that are verified when they are read. A damaged store is
+// refused with batch.ErrCorrupt and stays as it is. What cannot be told from a
+// kill in mid-write is a write-ahead log that is damaged after a kill: recovery
+// ends at the damage, as it does at a torn write.
 //
 // # Group commit
 //
