@@ -76,9 +76,8 @@ type StateWrite struct {
 // Commit is one atomic, durable change of one run. A Store applies all of it or
 // nothing, and never retains or changes it.
 type Commit struct {
-	// Run is the head record as it shall stand, except Version and UpdatedAt's
-	// owner fields: the Store writes Version = Expect+1. Fence in Run is the fence
-	// of the committer and must equal the stored one.
+	// Run is the head record as it shall stand, except that the Store sets Version to
+	// Expect+1. Its Fence is the committer's and must equal the stored one.
 	Run    *Run
 	Expect uint64 // version the stored run must have; 0: the run must not exist
 
