@@ -217,3 +217,10 @@ func TestHelp(t *testing.T) {
 		}
 	}
 }
+
+func TestMessagesAreText(t *testing.T) {
+	_, stderr, code := call(t, "", "config", "check", "-c", "\x1b[2J\u202e.toml")
+	if code != exitUsage || !harmless(stderr) || !strings.Contains(stderr, `\x1b[2J\u202e.toml: there is no such file`) {
+		t.Errorf("exit status %d, stderr %q", code, stderr)
+	}
+}
