@@ -1,8 +1,11 @@
 package docs
 
 import (
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -143,30 +146,16 @@ var (
 // TestTestsThatAreNamed: a promise names a test that is there.
 func TestTestsThatAreNamed(t *testing.T) {
 	there := map[string]bool{}
-	err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if e.IsDir() && (e.Name() == "node_modules" || e.Name() == "bin" || strings.HasPrefix(e.Name(), ".") && file != root) {
-			return filepath.SkipDir
-		}
-		name, err := filepath.Rel(root, file)
-		if err != nil {
-			return err
-		}
-		if strings.HasSuffix(file, "_test.go") {
-			for _, m := range funcPattern.FindAllStringSubmatch(read(t, filepath.ToSlash(name)), -1) {
+	walk(t, func(name string) {
+		if strings.HasSuffix(name, "_test.go") {
+			for _, m := range funcPattern.FindAllStringSubmatch(read(t, name), -1) {
 				there[m[1]] = true
 			}
 		}
-		if strings.HasSuffix(file, ".txtar") {
-			there[filepath.Base(file)] = true
+		if strings.HasSuffix(name, ".txtar") {
+			there[path.Base(name)] = true
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	named := 0
 	for _, name := range documents(t) {
 		for i, l := range parse(t, name).prose {
@@ -183,6 +172,29 @@ func TestTestsThatAreNamed(t *testing.T) {
 	}
 	if named < 40 {
 		t.Errorf("only %d tests are named", named)
+	}
+}
+
+// walk visits the files of the repository, but those that tools put there.
+func walk(t *testing.T, visit func(name string)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (e.Name() == "node_modules" || e.Name() == "bin" || strings.HasPrefix(e.Name(), ".") && file != root):
+			return filepath.SkipDir
+		case e.IsDir():
+			return nil
+		}
+		name, err := filepath.Rel(root, file)
+		if err == nil {
+			visit(filepath.ToSlash(name))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -241,5 +253,55 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 	if codes < 15 {
 		t.Errorf("only %d codes were found", codes)
+	}
+}
+
+var (
+	requirePattern = regexp.MustCompile(`(?m)^\t([^ ]+) v[^ ]+$`)
+	columnPattern  = regexp.MustCompile("(?m)^\\| ((?:`[a-z.]+/[^`]+`(?:, )?)+) \\|")
+)
+
+// TestEveryDependencyIsExplained: RATIONALE.md has every module that is required
+// directly and imported, and no other.
+func TestEveryDependencyIsExplained(t *testing.T) {
+	required := map[string]bool{} // true: imported
+	for _, file := range []string{"go.mod", "examples/wasm-tools/go.mod"} {
+		text := strings.ReplaceAll(read(t, file), "\nrequire github", "\n\tgithub")
+		for _, m := range requirePattern.FindAllStringSubmatch(text, -1) {
+			required[m[1]] = false
+		}
+	}
+	walk(t, func(name string) {
+		if !strings.HasSuffix(name, ".go") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, read(t, name), parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(name, "deps_keep") { // holds modules in go.mod that nothing imports yet
+			return
+		}
+		for _, imp := range file.Imports {
+			for module := range required {
+				if path := strings.Trim(imp.Path.Value, `"`); path == module || strings.HasPrefix(path, module+"/") {
+					required[module] = true
+				}
+			}
+		}
+	})
+	explained := map[string]bool{}
+	for _, m := range columnPattern.FindAllStringSubmatch(read(t, "docs/RATIONALE.md"), -1) {
+		for _, name := range spans(m[1]) {
+			explained[name] = true
+			if !required[name] {
+				t.Errorf("docs/RATIONALE.md explains %s, which nothing imports", name)
+			}
+		}
+	}
+	for name, imported := range required {
+		if imported && !explained[name] {
+			t.Errorf("docs/RATIONALE.md does not explain %s", name)
+		}
 	}
 }
