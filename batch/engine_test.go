@@ -483,6 +483,24 @@ func TestRetriesWaitLongerEachTime(t *testing.T) {
 	})
 }
 
+// TestARefusalIsNotTriedAgain: only a fault that may pass is worth a second try.
+func TestARefusalIsNotTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	full := &refusing{Store: w.mem, err: fmt.Errorf("2 MiB are free: %w", batch.ErrDiskFull)}
+	w.store = full
+	if _, err := w.engine().Submit(t.Context(), request("r", 0, "echo")); !errors.Is(err, batch.ErrDiskFull) || full.n != 1 {
+		t.Errorf("%v after %d tries", err, full.n)
+	}
+}
+
+type refusing struct {
+	batch.Store
+	err error
+	n   int
+}
+
+func (r *refusing) Commit(context.Context, *batch.Commit) error { r.n++; return r.err }
+
 // TestManyRunsAtOnce drives many runs, and one run from many sides, under -race.
 func TestManyRunsAtOnce(t *testing.T) {
 	w := newWorld(t)

@@ -130,7 +130,7 @@ func (s *session) commit(ctx context.Context, c *Commit) error {
 // refused reports an error by which a store says that nothing was written and
 // that trying again will not help.
 func refused(err error) bool {
-	for _, e := range []error{ErrConflict, ErrFenced, ErrClosed, ErrCorrupt, ErrTooLarge, ErrNotFound, ErrInvalid} {
+	for _, e := range []error{ErrConflict, ErrFenced, ErrClosed, ErrCorrupt, ErrTooLarge, ErrDiskFull, ErrNotFound, ErrInvalid} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -15,6 +15,7 @@ var (
 	ErrClosed   = errors.New("store is closed")
 	ErrCorrupt  = errors.New("stored record is damaged") // a record that does not decode or validate
 	ErrTooLarge = errors.New("commit is too large")
+	ErrDiskFull = errors.New("disk is nearly full") // a new batch is refused while others can still be finished
 )
 
 // Fence is who may commit to a run. Epochs of a run only grow.

@@ -90,7 +90,7 @@ func (g *Gate) Reload(ctx context.Context) error {
 		return err
 	}
 	g.current.Store(s)
-	g.o.Logger.Info("policy loaded", "revision", s.revision, "modules", len(s.modules), "data", len(s.data))
+	g.o.Logger.Debug("policy loaded", "revision", s.revision, "modules", len(s.modules), "data", len(s.data))
 	return nil
 }
 

@@ -20,7 +20,7 @@ type Options struct {
 	// minutes; negative: never.
 	GCInterval time.Duration
 	// MinFreeMiB is the free space below which a commit with a new batch is
-	// refused with ErrDiskFull, in MiB. Zero: 64; negative: no guard.
+	// refused with batch.ErrDiskFull, in MiB. Zero: 64; negative: no guard.
 	MinFreeMiB int64
 }
 

@@ -33,14 +33,14 @@ func TestFreeSpaceGuard(t *testing.T) {
 	}
 	fresh := newJourney(1)
 	err := s.Commit(ctx, fresh.request())
-	if !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), s.dir) || !strings.Contains(err.Error(), "free some space") {
+	if !errors.Is(err, batch.ErrDiskFull) || !strings.Contains(err.Error(), s.dir) || !strings.Contains(err.Error(), "free some space") {
 		t.Fatalf("a new batch: %v", err)
 	}
 	if _, err := s.Run(ctx, fresh.r.ID); !errors.Is(err, batch.ErrNotFound) {
 		t.Fatalf("it left a trace: %v", err)
 	}
 	s.dir = filepath.Join(s.dir, "gone")
-	if err := s.Commit(ctx, newJourney(2).request()); !errors.Is(err, ErrDiskFull) {
+	if err := s.Commit(ctx, newJourney(2).request()); !errors.Is(err, batch.ErrDiskFull) {
 		t.Fatalf("free space that cannot be measured: %v", err)
 	}
 	s.minFree = -1

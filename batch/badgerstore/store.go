@@ -198,7 +198,7 @@ func (s *Store) fail(err error) error {
 func (s *Store) failure() error { return loadError(&s.failed) }
 
 // Commit implements batch.Store. Besides the errors of the contract it returns
-// ErrDiskFull for a new batch that finds too little free space, and an error
+// batch.ErrDiskFull for a new batch that finds too little free space, and an error
 // that wraps batch.ErrInvalid for a commit that contradicts itself.
 func (s *Store) Commit(ctx context.Context, c *batch.Commit) error {
 	ch, err := prepare(c)

@@ -35,7 +35,7 @@ type app struct {
 }
 
 // fallbackWidth is the width of a table that goes to no terminal.
-const fallbackWidth = 80
+const fallbackWidth = 120
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{stdin: stdin, stdout: stdout, stderr: &lockedWriter{w: stderr}, width: fallbackWidth}
