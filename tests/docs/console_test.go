@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,14 +134,17 @@ func has(t *testing.T, d *document, b block) bool {
 		}
 		return true
 	}
-	how := map[string]string{"clang": "apt-get install clang lld"}[tool]
-	if how == "" {
-		t.Fatalf("%s:%d: nobody knows how to install %s: say it in %s", d.name, b.line, tool, "console_test.go")
+	if tool != "clang" {
+		t.Fatalf("%s:%d: nobody knows how to find and install %s: say it in console_test.go", d.name, b.line, tool)
 	}
-	if _, err := exec.LookPath(tool); err == nil {
+	// The linker, and the target, may be missing too.
+	probe := exec.Command("clang", "--target=wasm32", "-nostdlib", "-Wl,--no-entry", "-x", "c", "-", "-o", os.DevNull)
+	probe.Stdin = strings.NewReader("int f(void) { return 0; }\n")
+	if probe.Run() == nil {
 		return true
 	}
-	msg := fmt.Sprintf("%s:%d: %s is missing. To install it: %s", d.name, b.line, tool, how)
+	const how = "apt-get install clang lld"
+	msg := fmt.Sprintf("%s:%d: %s for wasm32 is missing. To install it: %s", d.name, b.line, tool, how)
 	if os.Getenv("CI") == "true" {
 		t.Fatal(msg)
 	}
@@ -162,7 +164,7 @@ func TestConsole(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
-	if c.status != 0 || strconv.Itoa(len(c.bound)) != "0" {
+	if c.status != 0 || len(c.bound) != 0 {
 		t.Error(c.status, c.bound)
 	}
 }
