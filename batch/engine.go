@@ -24,6 +24,8 @@ var (
 	ErrContent = errors.New("step was submitted with other content")
 	// ErrOpen: the run's current step is not published yet.
 	ErrOpen = errors.New("run has an open step")
+	// ErrStep: the step is not the run's next one.
+	ErrStep = errors.New("wrong step")
 	// ErrOwner: the run belongs to another principal or agent.
 	ErrOwner = errors.New("run belongs to another principal or agent")
 	// ErrRecoveryPolicy: the pinned recovery policy is wider than the capability.
@@ -216,7 +218,7 @@ func (s *session) chooseStep(ctx context.Context, req *Request) (int, *Batch, er
 	r := s.run
 	step := req.Step
 	if step < 0 {
-		return 0, nil, fmt.Errorf("run %s: step is %d, the first is 1: %w", r.ID, step, ErrInvalid)
+		return 0, nil, fmt.Errorf("run %s: step is %d, the first is 1: %w", r.ID, step, ErrStep)
 	}
 	if step == 0 && r.OpenStep != 0 {
 		step = r.OpenStep
@@ -228,7 +230,7 @@ func (s *session) chooseStep(ctx context.Context, req *Request) (int, *Batch, er
 			return 0, nil, s.errOpen()
 		}
 		if step != r.LastStep+1 {
-			return 0, nil, fmt.Errorf("run %s: step %d was given, the next one is %d: %w", r.ID, step, r.LastStep+1, ErrInvalid)
+			return 0, nil, fmt.Errorf("run %s: step %d was given, the next one is %d: %w", r.ID, step, r.LastStep+1, ErrStep)
 		}
 		return step, nil, nil
 	}

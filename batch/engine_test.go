@@ -327,7 +327,7 @@ func TestSubmissionIsIdempotent(t *testing.T) {
 	if b := w.submit(e, "r", `echo {"a":1}`); b.Step != 2 || len(w.order) != 2 {
 		t.Errorf("without a step: step %d, ran %v", b.Step, w.order)
 	}
-	for step, want := range map[int]error{4: batch.ErrInvalid, -1: batch.ErrInvalid} {
+	for step, want := range map[int]error{4: batch.ErrStep, -1: batch.ErrStep} {
 		if _, err := e.Submit(t.Context(), request("r", step, "echo")); !errors.Is(err, want) {
 			t.Errorf("step %d: %v", step, err)
 		}

@@ -103,6 +103,9 @@ func jsonProblem(data []byte, err error) string {
 		}
 		return fmt.Sprintf("%q is a %s, %s is needed", te.Field, te.Value, wanted(te.Type.Kind().String()))
 	}
+	if key, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+		return fmt.Sprintf("unknown key %s: a message has calls, a call has id, tool and arguments, and nothing else", key)
+	}
 	return err.Error()
 }
 

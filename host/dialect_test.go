@@ -65,7 +65,7 @@ func TestParseMessageRefuses(t *testing.T) {
 		"no calls":           {`{"calls":[]}`, "no tool calls"},
 		"no tool_use":        {`{"content":[{"type":"text","text":"x"}]}`, "no tool calls"},
 		"plain text":         {`{"content":"hello"}`, "plain text"},
-		"unknown key":        {`{"calls":[{"id":"a","tool":"t","target":"brain"}]}`, `unknown field "target"`},
+		"unknown key":        {`{"calls":[{"id":"a","tool":"t","target":"brain"}]}`, `unknown key "target": a message has calls`},
 		"id is a number":     {`{"calls":[{"id":1,"tool":"t"}]}`, "a string is needed"},
 		"other kind of call": {`{"tool_calls":[{"id":"a","type":"custom"}]}`, `tool_calls[0] has type "custom"`},
 		"tool name bytes":    {"{\"calls\":[{\"id\":\"a\",\"tool\":\"\xff\"}]}", ""},

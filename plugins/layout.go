@@ -370,7 +370,7 @@ func unescape(text string) string {
 		}
 		n := long[c]
 		if n > 0 && i+2+n <= len(text) {
-			if r, err := strconv.ParseUint(text[i+2:i+2+n], 16, 32); err == nil && utf8.ValidRune(rune(r)) {
+			if r, err := strconv.ParseInt(text[i+2:i+2+n], 16, 64); err == nil && r >= 0 && r <= utf8.MaxRune && utf8.ValidRune(rune(r)) {
 				b.WriteRune(rune(r))
 				i += 1 + n
 				continue

@@ -136,7 +136,7 @@ func TestParseManifestProblems(t *testing.T) {
 		{"id with dash first", swap(`"text"`, `"-a"`), []string{"not a plugin id"}},
 		{"version", swap(`"1.0"`, `"one"`), []string{"not a version"}},
 		{"absolute module", swap(`"text.wasm"`, `"/etc/text.wasm"`), []string{":5: module.path", "write it relative"}},
-		{"module above", swap(`"text.wasm"`, `"../text.wasm"`), []string{"without . and .."}},
+		{"module above", swap(`"text.wasm"`, `"../text.wasm"`), []string{"leave out the steps . and .."}},
 		{"module backslash", swap(`"text.wasm"`, `'..\text.wasm'`), []string{"write it relative"}},
 		{"module is manifest", swap(`"text.wasm"`, `"plugin.toml"`), []string{"is not a module"}},
 		{"sha", swap("abi", "sha256 = 'ABC'\nabi"), []string{"not a SHA-256"}},

@@ -61,7 +61,7 @@ func checkModulePath(p string) error {
 	case strings.HasPrefix(p, "/") || strings.Contains(p, `\`) || strings.Contains(p, ":"):
 		return fmt.Errorf("%q is not a path inside the plugin's folder, write it relative and with /", clip(p, 80))
 	case !fs.ValidPath(p) || p == ".":
-		return fmt.Errorf("%q is not a path inside the plugin's folder, write it without . and ..", clip(p, 80))
+		return fmt.Errorf("%q is not a path inside the plugin's folder, leave out the steps . and .. in it", clip(p, 80))
 	case strings.ContainsFunc(p, unicode.IsControl):
 		return fmt.Errorf("%q holds a control character", clip(p, 80))
 	case p == ManifestFile || p == SignatureFile:

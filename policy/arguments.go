@@ -330,8 +330,8 @@ func (p *jsonParser) hex4() (rune, error) {
 	if len(p.raw)-p.at < 4 {
 		return 0, errEnd
 	}
-	n, err := strconv.ParseUint(string(p.raw[p.at:p.at+4]), 16, 32)
-	if err != nil || p.raw[p.at] == '+' {
+	n, err := strconv.ParseInt(string(p.raw[p.at:p.at+4]), 16, 32)
+	if err != nil || p.raw[p.at] == '+' || p.raw[p.at] == '-' {
 		return 0, errors.New("\\u needs four hexadecimal digits")
 	}
 	p.at += 4

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/util"
+
+	"github.com/awaken-agents/awaken-host/batch"
 )
 
 func benchOptions(b *testing.B) Options {

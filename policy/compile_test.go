@@ -21,8 +21,9 @@ func problemsOf(t *testing.T, o Options) Problems {
 	if !errors.As(err, &ps) || len(ps) == 0 {
 		t.Fatalf("not a list of problems: %v", err)
 	}
-	if _, again := Check(context.Background(), o); again == nil || len(again.(Problems)) != len(ps) {
-		t.Errorf("check says %v, open says %v", again, err)
+	var again Problems
+	if _, err := Check(context.Background(), o); !errors.As(err, &again) || len(again) != len(ps) {
+		t.Errorf("check says %v, open says %v", err, ps)
 	}
 	return ps
 }

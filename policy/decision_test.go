@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/open-policy-agent/opa/v1/util"
+
+	"github.com/awaken-agents/awaken-host/batch"
 )
 
 func decoded(t testing.TB, s string) any {

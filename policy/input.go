@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/open-policy-agent/opa/v1/ast"
+
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
-	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 // Input is the document a policy sees as input. What is unknown is absent, never

@@ -37,7 +37,7 @@ func parseAll(t testing.TB, fsys fs.FS, pattern string) map[string]*ast.Module {
 func runRego(t testing.TB, modules map[string]*ast.Module) (int, []string) {
 	t.Helper()
 	c := ast.NewCompiler().WithStrict(true).WithCapabilities(capabilities(nil)).WithDefaultRegoVersion(ast.RegoV1)
-	results, err := tester.NewRunner().SetCompiler(c).RaiseBuiltinErrors(true).Run(context.Background(), modules)
+	results, err := tester.NewRunner().SetCompiler(c).RaiseBuiltinErrors(true).SetModules(modules).RunTests(context.Background(), nil)
 	if err != nil {
 		return 0, []string{err.Error()} // does not compile
 	}

@@ -34,7 +34,7 @@ func ExitCode(err error) int {
 		return 2
 	}
 	for _, usage := range []error{
-		host.ErrMessage, batch.ErrBadID, batch.ErrInvalid, batch.ErrContent, batch.ErrOpen, batch.ErrOwner, batch.ErrRecoveryPolicy,
+		host.ErrMessage, batch.ErrBadID, batch.ErrInvalid, batch.ErrContent, batch.ErrOpen, batch.ErrStep, batch.ErrOwner, batch.ErrRecoveryPolicy,
 	} {
 		if errors.Is(err, usage) {
 			return 2

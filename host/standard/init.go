@@ -80,7 +80,7 @@ func Init(dir string) (*InitReport, error) {
 
 const (
 	publicKey = "keys/tools.pub"
-	secretKey = "keys/tools.key"
+	secretKey = "keys/tools.key" //nolint:gosec // the name of a file, not what is in it
 )
 
 // initFiles collects what Init writes, by path relative to the folder.

@@ -69,7 +69,7 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 		return nil, err
 	}
 	for _, m := range messages {
-		o.Logger.Log(ctx, m.level, m.text)
+		o.Logger.Log(ctx, m.level, "plugins", "note", m.text)
 	}
 	registry := &plugins.Registry{}
 	registry.Swap(snapshot)
