@@ -49,6 +49,7 @@ const (
 	AnswerChanged   Answer = "changed"   // the tool's digest changed meanwhile
 	AnswerFailed    Answer = "failed"    // unavailable before dispatch, attempts exhausted
 	AnswerExternal  Answer = "external"  // a client supplied the result
+	AnswerCancelled Answer = "cancelled" // the run was cancelled before the call ran
 )
 
 // Pin is what is fixed for a call when its batch is requested.
@@ -60,6 +61,8 @@ type Pin struct {
 	Policy         RecoveryPolicy     `json:"policy,omitempty"`
 	MaxAttempts    int                `json:"max_attempts,omitempty"`
 	PolicyRevision string             `json:"policy_revision,omitempty"`
+	Client         bool               `json:"client,omitempty"`   // executed by the client, not by an Executor
+	Delegate       bool               `json:"delegate,omitempty"` // starts a child run; see Delegator
 }
 
 // CallState is a call with its pin, which never change, and the phase it has
@@ -257,10 +260,21 @@ func (b *Batch) step(i int, to Phase, from ...Phase) (*CallState, error) {
 	if !ok {
 		return nil, fmt.Errorf("operation %s: %s → %s: %w", c.Call.Operation(), c.Phase, to, ErrTransition)
 	}
-	if n := b.Next(); n != i {
+	if n := b.Next(); n != i && !b.Delegations() {
 		return nil, fmt.Errorf("operation %s: %s → %s before call %d is terminal: %w", c.Call.Operation(), c.Phase, to, n, ErrTransition)
 	}
 	return c, nil
+}
+
+// Delegations reports whether the batch has nothing but delegation calls: the one
+// kind that model order does not bind.
+func (b *Batch) Delegations() bool {
+	for i := range b.Calls {
+		if !b.Calls[i].Pin.Delegate {
+			return false
+		}
+	}
+	return true
 }
 
 // Start moves call i to executing with its next attempt. From executing it is
@@ -306,7 +320,7 @@ func (b *Batch) Complete(i int, out *Output, by Answer, at time.Time) error {
 		from = append(from, PhaseExecuting)
 	case AnswerDenied, AnswerExpired, AnswerExternal:
 		from = []Phase{PhaseAwaiting}
-	case AnswerPolicy, AnswerBlocked, AnswerChanged:
+	case AnswerPolicy, AnswerBlocked, AnswerChanged, AnswerCancelled:
 	default:
 		return fmt.Errorf("unknown answer %q: %w", string(by), ErrTransition)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -18,6 +19,7 @@ const (
 	TargetUnknown Target = ""
 	TargetBrain   Target = "brain"   // beside the model, in process
 	TargetSandbox Target = "sandbox" // through the configured sandbox executor
+	TargetClient  Target = "client"  // nowhere in this host: the client executes it; only of host.toml's client tools
 )
 
 // Grant narrows what a call may use, below what manifest and operator allow.
@@ -75,6 +77,22 @@ type Executor interface {
 	Invoke(ctx context.Context, call *Call) (*Output, error)
 }
 
+// Delegator is an Executor some of whose tools do their work in a child run, found
+// again by the operation id. Invoke starts the child, or finds it, and returns
+// ErrPending while it is not finished; the call then stays executing, and is
+// invoked again, in the same attempt, when the batch is resumed. Such a tool's
+// output has no state.
+type Delegator interface {
+	Executor
+	Delegates(tool ToolID) bool
+	// Parallel reports that calls of the tool may run side by side, when the batch
+	// has nothing but delegations and every gate has said allow.
+	Parallel(tool ToolID) bool
+}
+
+// ErrPending is what a Delegator's Invoke returns while the child is not finished.
+var ErrPending = errors.New("the child run is not finished")
+
 // ToolErrorKind classifies a host-side failure by what may have happened.
 type ToolErrorKind string
 
@@ -118,6 +136,7 @@ type Descriptor struct {
 	Target      Target
 	Recovery    RecoveryPolicy // what the deployment pins
 	MaxAttempts int            // 0: DefaultMaxAttempts
+	Client      bool           // the client executes it: an allowed call waits for an external result
 }
 
 // Tool is one entry of a Catalog. Safe for concurrent use; never changes.

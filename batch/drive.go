@@ -38,11 +38,13 @@ func (s *session) drive(ctx context.Context) error {
 		parked := false
 		switch s.b.Calls[i].Phase {
 		case PhaseRequested:
-			err = s.decide(ctx, i, nil, nil)
+			if parked, err = s.parallel(ctx); !parked && err == nil && s.b.Calls[i].Phase == PhaseRequested {
+				err = s.decide(ctx, i, nil, nil)
+			}
 		case PhaseAwaiting:
 			parked, err = s.resume(ctx, i)
 		case PhaseExecuting:
-			err = s.recoverCall(ctx, i)
+			parked, err = s.recoverCall(ctx, i)
 		default:
 			err = fmt.Errorf("operation %s: phase %q: %w", s.b.Calls[i].Call.Operation(), s.b.Calls[i].Phase, ErrCorrupt)
 		}
@@ -120,6 +122,9 @@ func (s *session) decide(ctx context.Context, i int, approval *Approval, ticket 
 	}
 	switch d.Outcome {
 	case OutcomeAllow:
+		if cs.Pin.Client {
+			return s.parkExternal(ctx, i, d, c)
+		}
 		if s.e.o.Executors[cs.Pin.Target] == nil {
 			return s.complete(ctx, i, ErrorOutput(cs.Call.ID, fmt.Sprintf(
 				"placement: tool %s must run in target %q, and this host has none configured; nothing ran", cs.Call.Tool, string(cs.Pin.Target))),
@@ -266,24 +271,39 @@ func (s *session) record(cs *CallState, d *Decision, approval *Approval) *Decisi
 	}
 }
 
-// park commits a ticket for call i.
-func (s *session) park(ctx context.Context, i int, d *Decision, c *Commit) error {
+// newTicket binds a ticket to call i as it stands.
+func (s *session) newTicket(i int, d *Decision) *Ticket {
 	cs := &s.b.Calls[i]
-	now := s.e.now()
-	t := &Ticket{
+	return &Ticket{
 		ID: TicketID(randomID("tk-")), Status: TicketOpen,
 		Run: s.run.ID, Step: s.b.Step, Index: i, CallID: cs.Call.ID, Tool: cs.Call.Tool,
 		ToolDigest: cs.Pin.ToolDigest, ArgumentDigest: cs.Call.ArgumentDigest(), PolicyRevision: d.PolicyRevision,
-		CreatedAt: now,
+		CreatedAt: s.e.now(),
 	}
+}
+
+// parkExternal commits a ticket for an allowed call that the client executes.
+func (s *session) parkExternal(ctx context.Context, i int, d *Decision, c *Commit) error {
+	t := s.newTicket(i, d)
+	t.Kind, t.Deadline = TicketExternalResult, t.CreatedAt.Add(s.e.o.TicketTimeout)
+	return s.await(ctx, i, t, c)
+}
+
+// park commits a ticket for call i.
+func (s *session) park(ctx context.Context, i int, d *Decision, c *Commit) error {
+	t := s.newTicket(i, d)
 	if d.Outcome == OutcomeSchedule {
 		t.Kind, t.DueAt = TicketSchedule, d.At.UTC().Round(0)
 	} else {
 		timeout := d.Confirmation.Timeout
 		setDefault(&timeout, s.e.o.TicketTimeout)
-		t.Kind, t.Prompt, t.Deadline = TicketPermission, d.Confirmation.Prompt, now.Add(timeout)
+		t.Kind, t.Prompt, t.Deadline = TicketPermission, d.Confirmation.Prompt, t.CreatedAt.Add(timeout)
 		t.Approvers, t.Quorum = d.Confirmation.Approvers, max(1, d.Confirmation.Quorum)
 	}
+	return s.await(ctx, i, t, c)
+}
+
+func (s *session) await(ctx context.Context, i int, t *Ticket, c *Commit) error {
 	if err := s.b.Await(i, t.ID); err != nil {
 		return err
 	}

@@ -49,6 +49,8 @@ type Options struct {
 	MaxOutputBytes   int              // per call; 0: 16 MiB
 	TicketTimeout    time.Duration    // deadline where policy gives none; 0: 7 days
 	RetryDelay       time.Duration    // before the second attempt, doubled after each; 0: 100 ms
+	StopGrace        time.Duration    // for an executor to return once its context has ended; 0: 5 s
+	MaxDepth         int              // of delegation; 0: 4
 
 	// Observe, when set, hears of every commit after it is durable, in order for
 	// each run. It is called on the committing goroutine and must not block or
@@ -63,6 +65,7 @@ type Options struct {
 type Engine struct {
 	o     Options
 	locks keyedLock
+	stops stops
 }
 
 // NewEngine returns an Engine over the given ports. The caller keeps ownership of
@@ -85,6 +88,8 @@ func NewEngine(o Options) (*Engine, error) {
 	setDefault(&o.MaxOutputBytes, 16<<20)
 	setDefault(&o.TicketTimeout, 7*24*time.Hour)
 	setDefault(&o.RetryDelay, 100*time.Millisecond)
+	setDefault(&o.StopGrace, 5*time.Second)
+	setDefault(&o.MaxDepth, 4)
 	return &Engine{o: o}, nil
 }
 
@@ -119,6 +124,11 @@ type Request struct {
 	Dialect   string // form of Message, for whoever renders the answer
 	Message   []byte // the assistant message as received; may be nil
 	Calls     []RequestedCall
+
+	// Parent and Depth make the run the child of a delegation call. Only a Delegator
+	// sets them; nothing a client sends may.
+	Parent OperationID
+	Depth  int
 }
 
 // RequestedCall is a call as the model emitted it.
@@ -164,16 +174,41 @@ func (e *Engine) Submit(ctx context.Context, req *Request) (*Batch, error) {
 	if err := req.Run.Validate(); err != nil {
 		return nil, err
 	}
-	unlock, err := e.locks.lock(ctx, string(req.Run))
+	var b *Batch
+	err := e.hold(ctx, req.Run, func(ctx context.Context) (err error) {
+		b, err = e.submit(ctx, req)
+		return err
+	})
+	return b, err
+}
+
+// hold runs f as the one driver of a run, under a context that a cancel ends.
+func (e *Engine) hold(ctx context.Context, run RunID, f func(context.Context) error) error {
+	unlock, err := e.locks.lock(ctx, string(run))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer unlock()
+	held, done, err := e.stops.begin(ctx, run)
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = f(held)
+	if err != nil && ctx.Err() == nil && held.Err() != nil {
+		return fmt.Errorf("run %s: %w", run, ErrCancelled)
+	}
+	return err
+}
 
+func (e *Engine) submit(ctx context.Context, req *Request) (*Batch, error) {
 	s, err := e.attach(ctx, req.Run)
 	if errors.Is(err, ErrNotFound) {
+		if req.Depth > e.o.MaxDepth {
+			return nil, fmt.Errorf("run %s: delegation is %d deep, at most %d is allowed: %w", req.Run, req.Depth, e.o.MaxDepth, ErrInvalid)
+		}
 		s, err = e.newSession(&Run{
-			ID: req.Run, Principal: req.Principal, Agent: req.Agent, Labels: maps.Clone(req.Labels),
+			ID: req.Run, Principal: req.Principal, Agent: req.Agent, Labels: maps.Clone(req.Labels), Parent: req.Parent, Depth: req.Depth,
 			Fence: Fence{Owner: e.o.Owner, Epoch: 1}, CreatedAt: e.now(),
 		}), nil
 	}
@@ -201,6 +236,9 @@ func (s *session) checkOwner(req *Request) error {
 	if r.Version == 0 {
 		return nil
 	}
+	if req.Parent != r.Parent {
+		return fmt.Errorf("run %s: it is the child of %q, the submission says %q: %w", r.ID, r.Parent, req.Parent, ErrOwner)
+	}
 	if req.Principal != "" && req.Principal != r.Principal {
 		return fmt.Errorf("run %s: principal is %q, the submission says %q: %w", r.ID, r.Principal, req.Principal, ErrOwner)
 	}
@@ -224,6 +262,9 @@ func (s *session) chooseStep(ctx context.Context, req *Request) (int, *Batch, er
 		step = r.OpenStep
 	} else if step == 0 {
 		step = r.LastStep + 1
+	}
+	if step > r.LastStep && r.Cancelled != nil {
+		return 0, nil, r.errCancelled()
 	}
 	if step > r.LastStep {
 		if r.OpenStep != 0 {
@@ -297,12 +338,18 @@ func (s *session) pin(id ToolID) (Pin, error) {
 		p.Policy = NeverReplay
 	}
 	p.Capability = NonRecoverable
+	if p.Client = d.Client; p.Client {
+		return p, nil
+	}
 	if x := s.e.o.Executors[d.Target]; x != nil {
 		if c := x.RecoveryCapability(id); c.Validate() == nil {
 			p.Capability = c
 		}
 		if err := p.Policy.AllowedBy(p.Capability); err != nil {
 			return p, fmt.Errorf("tool %s: %v: %w", id, err, ErrRecoveryPolicy)
+		}
+		if dg, ok := x.(Delegator); ok {
+			p.Delegate = dg.Delegates(id)
 		}
 	}
 	return p, nil

@@ -18,20 +18,15 @@ func (s *session) execute(ctx context.Context, i int, tool Tool, grant *Grant, c
 			return err
 		}
 		if cs.Attempt == 1 {
-			counts := s.run.Counts
-			if counts == nil {
-				counts = map[ToolID]int{}
-			}
-			counts[cs.Call.Tool]++
-			s.run.Counts = counts
+			s.count(cs.Call.Tool)
 		}
 		c.Changed = []int{i}
 		c.Events = append(c.Events, Event{Kind: EventCallExecuting, Step: s.b.Step, Index: i, Attempt: cs.Attempt})
 		if err := s.settle(ctx, c); err != nil {
 			return err
 		}
-		again, err := s.attempt(ctx, i, tool)
-		if err != nil || !again {
+		next, err := s.attempt(ctx, i, tool)
+		if err != nil || next != again {
 			return err
 		}
 		if err := sleep(ctx, delay); err != nil {
@@ -42,20 +37,58 @@ func (s *session) execute(ctx context.Context, i int, tool Tool, grant *Grant, c
 	}
 }
 
-// attempt invokes call i once and commits what came of it. It reports whether
-// another attempt is to be made: the failure allows it and the budget has room.
-func (s *session) attempt(ctx context.Context, i int, tool Tool) (again bool, err error) {
+// count adds a call to the history of the run.
+func (s *session) count(tool ToolID) {
+	if s.run.Counts == nil {
+		s.run.Counts = map[ToolID]int{}
+	}
+	s.run.Counts[tool]++
+}
+
+// next is what follows an attempt.
+type next int
+
+const (
+	done    next = iota // the outcome is committed
+	again               // the failure allows another attempt and the budget has room
+	pending             // a delegation's child is not finished
+)
+
+// attempt invokes call i once and commits what came of it.
+func (s *session) attempt(ctx context.Context, i int, tool Tool) (next, error) {
+	call, err := s.callFor(ctx, i)
+	if err != nil {
+		return done, err
+	}
+	out, err := s.e.invoke(ctx, s.e.o.Executors[s.b.Calls[i].Pin.Target], call)
+	return s.outcome(ctx, i, tool, out, err)
+}
+
+// callFor is what the executor is given of call i.
+func (s *session) callFor(ctx context.Context, i int) (*Call, error) {
 	cs := &s.b.Calls[i]
 	st, err := s.state(ctx)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	call := cs.Call
 	call.Attempt, call.ToolDigest, call.Grant = cs.Attempt, cs.Pin.ToolDigest, cs.Grant
 	call.State = st.view(cs.Pin.Plugin)
-	out, err := invokeSafely(ctx, s.e.o.Executors[cs.Pin.Target], &call)
+	return &call, nil
+}
+
+// outcome commits what came of an attempt.
+func (s *session) outcome(ctx context.Context, i int, tool Tool, out *Output, err error) (next, error) {
+	cs := &s.b.Calls[i]
 	if err == nil {
-		return false, s.complete(ctx, i, s.accept(cs, tool, st, out), AnswerTool, nil)
+		st, err := s.state(ctx)
+		if err != nil {
+			return done, err
+		}
+		return done, s.complete(ctx, i, s.accept(cs, tool, st, out), AnswerTool, nil)
+	}
+	if cs.Pin.Delegate && errors.Is(err, ErrPending) {
+		return pending, nil
 	}
 	s.e.o.Logger.Warn("call failed in the host", "operation", cs.Call.Operation(), "tool", cs.Call.Tool, "attempt", cs.Attempt, "err", err)
 	var te *ToolError
@@ -65,27 +98,27 @@ func (s *session) attempt(ctx context.Context, i int, tool Tool) (again bool, er
 	}
 	switch kind {
 	case ToolErrorInvalidArguments:
-		return false, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "invalid arguments: "+te.Msg), AnswerInvalid, nil)
+		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "invalid arguments: "+te.Msg), AnswerInvalid, nil)
 	case ToolErrorPlacement:
-		return false, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "placement: "+te.Msg+"; nothing ran"), AnswerPlacement, nil)
+		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "placement: "+te.Msg+"; nothing ran"), AnswerPlacement, nil)
 	}
 	if ctx.Err() != nil {
 		// The host is stopping. What the tool did is not known here; the committed
 		// phase says so, and recovery decides by the pinned policy.
-		return false, fmt.Errorf("operation %s: stopped while executing: %w", cs.Call.Operation(), ctx.Err())
+		return done, fmt.Errorf("operation %s: stopped while executing: %w", cs.Call.Operation(), ctx.Err())
 	}
 	if kind == ToolErrorUnavailable {
 		if cs.Attempt < cs.Pin.MaxAttempts {
-			return true, nil
+			return again, nil
 		}
-		return false, s.complete(ctx, i, ErrorOutput(cs.Call.ID, fmt.Sprintf(
+		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, fmt.Sprintf(
 			"tool %s was unavailable in %d attempts, nothing ran: %s", cs.Call.Tool, cs.Attempt, te.Msg)), AnswerFailed, nil)
 	}
 	why := cs.MayReplay()
 	if why == nil {
-		return true, nil
+		return again, nil
 	}
-	return false, s.giveUp(ctx, i, fmt.Sprintf("the host failed after the call was dispatched (attempt %d): %v; it is not repeated: %v", cs.Attempt, err, why))
+	return done, s.giveUp(ctx, i, fmt.Sprintf("the host failed after the call was dispatched (attempt %d): %v; it is not repeated: %v", cs.Attempt, err, why))
 }
 
 // accept turns what the executor returned into the output that is recorded. An
@@ -105,6 +138,9 @@ func (s *session) accept(cs *CallState, tool Tool, st *state, out *Output) *Outp
 	}
 	if err := cs.checkOutput(out); err != nil {
 		return bad("%s returned an invalid output: %v", cs.Call.Tool, err)
+	}
+	if cs.Pin.Delegate && len(out.State) > 0 {
+		return bad("%s is a delegation and may not change state", cs.Call.Tool)
 	}
 	if out.IsError {
 		return out
@@ -133,28 +169,60 @@ func (s *session) giveUp(ctx context.Context, i int, reason string) error {
 // recoverCall decides about a call that was executing when its process stopped:
 // invoked again with the same operation id if the pinned policy and the
 // capability allow and the tool is the same, indeterminate otherwise.
-func (s *session) recoverCall(ctx context.Context, i int) error {
+func (s *session) recoverCall(ctx context.Context, i int) (parked bool, err error) {
 	cs := &s.b.Calls[i]
+	if cs.Pin.Delegate {
+		return s.delegated(ctx, i)
+	}
 	reason := func(why error) string {
 		return fmt.Sprintf("the host stopped while the call was running (attempt %d, started %s); it is not repeated: %v",
 			cs.Attempt, cs.StartedAt.Format(time.RFC3339), why)
 	}
 	if err := cs.MayReplay(); err != nil {
-		return s.giveUp(ctx, i, reason(err))
+		return false, s.giveUp(ctx, i, reason(err))
 	}
 	tool, ok := s.catalog.Lookup(cs.Call.Tool)
 	if !ok || tool.Descriptor().Digest != cs.Pin.ToolDigest {
-		return s.giveUp(ctx, i, reason(errors.New("the tool was changed or removed meanwhile")))
+		return false, s.giveUp(ctx, i, reason(errors.New("the tool was changed or removed meanwhile")))
 	}
 	x := s.e.o.Executors[cs.Pin.Target]
 	if x == nil {
-		return s.giveUp(ctx, i, reason(fmt.Errorf("target %q is not configured any more", string(cs.Pin.Target))))
+		return false, s.giveUp(ctx, i, reason(fmt.Errorf("target %q is not configured any more", string(cs.Pin.Target))))
 	}
 	if now := x.RecoveryCapability(cs.Call.Tool); now != cs.Pin.Capability {
-		return s.giveUp(ctx, i, reason(fmt.Errorf("the tool now promises %s, it was pinned with %s", now, cs.Pin.Capability)))
+		return false, s.giveUp(ctx, i, reason(fmt.Errorf("the tool now promises %s, it was pinned with %s", now, cs.Pin.Capability)))
 	}
 	s.e.o.Logger.Info("repeating a call after a stop", "operation", cs.Call.Operation(), "tool", cs.Call.Tool, "attempt", cs.Attempt+1)
-	return s.execute(ctx, i, tool, cs.Grant, &Commit{})
+	return false, s.execute(ctx, i, tool, cs.Grant, &Commit{})
+}
+
+// invoke runs the executor beside the caller, so that one that ignores the end of
+// its context cannot hold the run: after a grace it is left to itself, its result
+// is dropped, and the call counts as failed after dispatch.
+func (e *Engine) invoke(ctx context.Context, x Executor, call *Call) (*Output, error) {
+	type result struct {
+		out *Output
+		err error
+	}
+	ch := make(chan result, 1)
+	go func() {
+		out, err := invokeSafely(ctx, x, call)
+		ch <- result{out, err}
+	}()
+	select {
+	case r := <-ch:
+		return r.out, r.err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(e.o.StopGrace)
+	defer grace.Stop()
+	select {
+	case r := <-ch:
+		return r.out, r.err
+	case <-grace.C:
+		e.o.Logger.Error("an executor does not stop; it is left to itself", "operation", call.Operation(), "tool", call.Tool)
+		return nil, &ToolError{Kind: ToolErrorExecution, Msg: fmt.Sprintf("the executor did not stop within %v", e.o.StopGrace), Err: ctx.Err()}
+	}
 }
 
 // invokeSafely turns a panic of the executor, or a missing output, into an error

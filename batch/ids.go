@@ -86,6 +86,15 @@ func NewOperationID(run RunID, step, index int) OperationID {
 	return OperationID(string(run) + "/" + strconv.Itoa(step) + "/" + strconv.Itoa(index))
 }
 
+// run is the run the operation belongs to; the error wraps ErrBadID.
+func (id OperationID) run() (RunID, error) {
+	run, _, ok := strings.Cut(string(id), "/")
+	if !ok {
+		return "", fmt.Errorf("operation id %q is not <run>/<step>/<index>: %w", string(id), ErrBadID)
+	}
+	return RunID(run), RunID(run).Validate()
+}
+
 // ParseBatchID splits "<run>/<step>"; the error wraps ErrBadID.
 func ParseBatchID(id BatchID) (RunID, int, error) {
 	run, s, ok := strings.Cut(string(id), "/")

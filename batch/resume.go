@@ -39,45 +39,65 @@ func (e *Engine) Decide(ctx context.Context, id TicketID, a TicketAnswer) (*Batc
 	if a.By == "" {
 		return nil, fmt.Errorf("ticket %s: a decision needs a name: %w", id, ErrApprover)
 	}
+	return e.onTicket(ctx, id, TicketPermission, func(ctx context.Context, s *session, t *Ticket) error {
+		if err := t.mayDecide(a, s.run, &s.b.Calls[t.Index]); err != nil {
+			return err
+		}
+		return s.answer(ctx, t, a)
+	})
+}
+
+// onTicket lets act decide an open ticket of the given kind under the run's lock,
+// and continues the batch.
+func (e *Engine) onTicket(ctx context.Context, id TicketID, kind TicketKind, act func(context.Context, *session, *Ticket) error) (*Batch, error) {
 	t, err := e.o.Store.Ticket(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := e.locks.lock(ctx, string(t.Run))
+	var b *Batch
+	var s *session
+	err = e.hold(ctx, t.Run, func(ctx context.Context) (err error) {
+		if s, t, err = e.openTicket(ctx, id, kind); err != nil {
+			return err
+		}
+		if !t.Deadline.IsZero() && !e.now().Before(t.Deadline) {
+			if err := s.drive(ctx); err != nil {
+				return err
+			}
+			b = s.b
+			return fmt.Errorf("ticket %s: the deadline was %s: %w", id, t.Deadline.Format(time.RFC3339), ErrTicketLate)
+		}
+		if err := act(ctx, s, t); err != nil {
+			return err
+		}
+		b = s.b
+		return s.drive(ctx)
+	})
+	e.resumeParent(ctx, s)
+	return b, err
+}
+
+// openTicket attaches to the run of an open ticket and checks that the call it is
+// for awaits it.
+func (e *Engine) openTicket(ctx context.Context, id TicketID, kind TicketKind) (*session, *Ticket, error) {
+	t, err := e.o.Store.Ticket(ctx, id) // as it is under the lock
 	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if t, err = e.o.Store.Ticket(ctx, id); err != nil { // as it is under the lock
-		return nil, err
+		return nil, nil, err
 	}
 	if t.Status != TicketOpen {
-		return nil, fmt.Errorf("ticket %s was %s at %s: %w", id, t.Status, t.ClosedAt.Format(time.RFC3339), ErrTicketClosed)
+		return nil, nil, fmt.Errorf("ticket %s was %s at %s: %w", id, t.Status, t.ClosedAt.Format(time.RFC3339), ErrTicketClosed)
 	}
-	if t.Kind != TicketPermission {
-		return nil, fmt.Errorf("ticket %s waits for %s: %w", id, t.Kind, ErrTicketKind)
+	if t.Kind != kind {
+		return nil, nil, fmt.Errorf("ticket %s waits for %s: %w", id, t.Kind, ErrTicketKind)
 	}
 	s, err := e.attachOpen(ctx, t.Run)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if s == nil || s.b.Step != t.Step || s.b.Awaiting() != t.Index || s.b.Calls[t.Index].Ticket != id {
-		return nil, fmt.Errorf("ticket %s: its call does not await it: %w", id, ErrCorrupt)
+		return nil, nil, fmt.Errorf("ticket %s: its call does not await it: %w", id, ErrCorrupt)
 	}
-	if !e.now().Before(t.Deadline) {
-		if err := s.drive(ctx); err != nil {
-			return nil, err
-		}
-		return s.b, fmt.Errorf("ticket %s: the deadline was %s: %w", id, t.Deadline.Format(time.RFC3339), ErrTicketLate)
-	}
-	cs := &s.b.Calls[t.Index]
-	if err := t.mayDecide(a, s.run, cs); err != nil {
-		return nil, err
-	}
-	if err := s.answer(ctx, t, a); err != nil {
-		return nil, err
-	}
-	return s.b, s.drive(ctx)
+	return s, t, nil
 }
 
 func (t *Ticket) mayDecide(a TicketAnswer, r *Run, cs *CallState) error {
@@ -169,16 +189,18 @@ func (t *Ticket) approval() *Approval {
 // Resume continues the open batch of a run from its committed phase and returns
 // it as Submit does; a run without an open batch is nil without an error.
 func (e *Engine) Resume(ctx context.Context, run RunID) (*Batch, error) {
-	unlock, err := e.locks.lock(ctx, string(run))
-	if err != nil {
+	var s *session
+	err := e.hold(ctx, run, func(ctx context.Context) (err error) {
+		if s, err = e.attachOpen(ctx, run); err != nil || s == nil {
+			return err
+		}
+		return s.drive(ctx)
+	})
+	e.resumeParent(ctx, s)
+	if s == nil {
 		return nil, err
 	}
-	defer unlock()
-	s, err := e.attachOpen(ctx, run)
-	if err != nil || s == nil {
-		return nil, err
-	}
-	return s.b, s.drive(ctx)
+	return s.b, err
 }
 
 // recoverWorkers bounds how many runs Recover drives side by side.

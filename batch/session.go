@@ -18,6 +18,8 @@ type session struct {
 	catalog Catalog
 	b       *Batch
 	st      *state
+
+	canceller bool // commits although a cancel is under way: it is this one
 }
 
 func (e *Engine) newSession(r *Run) *session {
@@ -87,6 +89,9 @@ const commitRetries = 3
 // that one passing fault does not lose an outcome. After an error the session is
 // not to be used again.
 func (s *session) commit(ctx context.Context, c *Commit) error {
+	if s.e.stops.asked(s.run.ID) && !s.canceller {
+		return fmt.Errorf("run %s: %w", s.run.ID, ErrCancelled) // an accepted cancel wins over a late outcome
+	}
 	now := s.e.now()
 	run := *s.run
 	run.Counts = maps.Clone(run.Counts)

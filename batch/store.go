@@ -38,6 +38,17 @@ type Run struct {
 	OpenStep  int               `json:"open_step,omitempty"` // step whose batch is open, 0: none
 	LastSeq   uint64            `json:"last_seq"`            // sequence number of the last event
 	Counts    map[ToolID]int    `json:"counts,omitempty"`    // calls executed in this run, by tool
+	Parent    OperationID       `json:"parent,omitempty"`    // the delegation call this run is the child of
+	Depth     int               `json:"depth,omitempty"`     // 0 for a run without a parent, else the parent's plus one
+	Cancelled *Cancellation     `json:"cancelled,omitempty"` // set once and for ever
+}
+
+// Cancellation says who ended a run, when and why. A cancelled run takes no more
+// steps.
+type Cancellation struct {
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // EventKind names what an Event reports. Persisted: names are never reused.
@@ -52,6 +63,8 @@ const (
 	EventCallIndeterminate EventKind = "call_indeterminate"
 	EventTicketDecided     EventKind = "ticket_decided"
 	EventBatchPublished    EventKind = "batch_published"
+	EventRunCancelled      EventKind = "run_cancelled"
+	EventCallAmended       EventKind = "call_amended" // what a person found out about an indeterminate call
 )
 
 // Event is one committed fact in the history of a run. Seq starts at 1, has no
@@ -64,7 +77,9 @@ type Event struct {
 	Index   int       `json:"index"` // -1 for events of the batch
 	Attempt int       `json:"attempt,omitempty"`
 	Ticket  TicketID  `json:"ticket,omitempty"`
-	Note    string    `json:"note,omitempty"` // for people
+	Note    string    `json:"note,omitempty"`   // for people; call_awaiting: the ticket's kind
+	By      string    `json:"by,omitempty"`     // the person behind it, where there is one
+	Output  *Output   `json:"output,omitempty"` // call_amended: the result that was found, nil when it is known only that it failed
 }
 
 // StateWrite sets a published state key of a run, or deletes it when Value is
@@ -136,6 +151,11 @@ type Store interface {
 	Events(ctx context.Context, run RunID, after uint64, limit int) ([]Event, error)
 	// State is the published state, by "<plugin>/<key>".
 	State(ctx context.Context, run RunID) (map[string]json.RawMessage, error)
+
+	// Delete removes a run with everything that belongs to it, in one change that a
+	// crash cannot halve as seen by any method. ErrConflict when the run is not at
+	// version expect, ErrInvalid while it has an open step.
+	Delete(ctx context.Context, run RunID, expect uint64) error
 
 	// Close waits for commits under way and releases the store. Later calls
 	// return ErrClosed.

@@ -17,11 +17,12 @@ type TicketStatus string
 
 // The ticket statuses.
 const (
-	TicketOpen     TicketStatus = "open"
-	TicketApproved TicketStatus = "approved" // permission: quorum reached; schedule: fired
-	TicketDenied   TicketStatus = "denied"
-	TicketExpired  TicketStatus = "expired"
-	TicketResolved TicketStatus = "resolved" // external_result: the result came
+	TicketOpen      TicketStatus = "open"
+	TicketApproved  TicketStatus = "approved" // permission: quorum reached; schedule: fired
+	TicketDenied    TicketStatus = "denied"
+	TicketExpired   TicketStatus = "expired"
+	TicketResolved  TicketStatus = "resolved"  // external_result: the result came
+	TicketCancelled TicketStatus = "cancelled" // the run was cancelled
 )
 
 // Ticket is the durable question a parked call waits on. It binds the call, its

@@ -115,7 +115,7 @@ func (f *Faulty) choose(method string, c *batch.Commit) (Fault, error) {
 	}
 	f.calls++
 	op := Op{N: f.calls, Method: method, Commit: c}
-	if method == "Commit" || method == "Claim" {
+	if method == "Commit" || method == "Claim" || method == "Delete" {
 		f.commits++
 		op.Commits = f.commits
 	}
@@ -198,6 +198,12 @@ func (f *Faulty) Events(ctx context.Context, run batch.RunID, after uint64, limi
 // State implements batch.Store.
 func (f *Faulty) State(ctx context.Context, run batch.RunID) (map[string]json.RawMessage, error) {
 	return do(f, "State", nil, func() (map[string]json.RawMessage, error) { return f.store.State(ctx, run) })
+}
+
+// Delete implements batch.Store.
+func (f *Faulty) Delete(ctx context.Context, run batch.RunID, expect uint64) error {
+	_, err := do(f, "Delete", nil, func() (struct{}, error) { return struct{}{}, f.store.Delete(ctx, run, expect) })
+	return err
 }
 
 // Close closes the store below.

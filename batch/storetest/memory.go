@@ -410,6 +410,27 @@ func (m *Memory) State(ctx context.Context, run batch.RunID) (map[string]json.Ra
 	return out, nil
 }
 
+// Delete implements batch.Store.
+func (m *Memory) Delete(ctx context.Context, run batch.RunID, expect uint64) error {
+	leave, err := m.enter(ctx, "run "+string(run))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r, ok := m.data.runs[run]
+	switch {
+	case !ok:
+		return fmt.Errorf("run %s: %w", run, batch.ErrNotFound)
+	case r.head.Version != expect:
+		return fmt.Errorf("run %s: it is at version %d, expected %d: %w", run, r.head.Version, expect, batch.ErrConflict)
+	case r.head.OpenStep != 0:
+		return fmt.Errorf("run %s: step %d is open: %w", run, r.head.OpenStep, batch.ErrInvalid)
+	}
+	delete(m.data.runs, run)
+	maps.DeleteFunc(m.data.tickets, func(_ batch.TicketID, t *batch.Ticket) bool { return t.Run == run })
+	return nil
+}
+
 // Close implements batch.Store.
 func (m *Memory) Close() error {
 	m.data.mu.Lock()

@@ -1,0 +1,175 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrCancelled reports that the run is cancelled, or is being cancelled.
+var ErrCancelled = errors.New("run is cancelled")
+
+func (r *Run) errCancelled() error {
+	return fmt.Errorf("run %s was cancelled by %s at %s: %w", r.ID, r.Cancelled.By, r.Cancelled.At.Format(time.RFC3339), ErrCancelled)
+}
+
+// Cancel ends a run for good: what runs is told to stop, calls that are not
+// terminal are sealed, open tickets are closed, and the open batch, if there is
+// one, is published as it then stands. A call that had not run is answered as
+// cancelled, one that was running is indeterminate. From the moment Cancel is
+// asked no other outcome of the run is committed: an outcome that comes late is
+// dropped. Child runs of its delegations are cancelled too.
+//
+// It returns the sealed batch, nil when no step was open. A run that is cancelled
+// already is ErrCancelled.
+func (e *Engine) Cancel(ctx context.Context, run RunID, by, reason string) (*Batch, error) {
+	if by == "" {
+		return nil, fmt.Errorf("run %s: a cancellation needs a name: %w", run, ErrApprover)
+	}
+	if r, err := e.o.Store.Run(ctx, run); err != nil {
+		return nil, err
+	} else if r.Cancelled != nil {
+		return nil, r.errCancelled()
+	}
+	release := e.stops.ask(run)
+	defer release()
+	b, err := e.seal(ctx, run, &Cancellation{By: by, Reason: reason, At: e.now()})
+	if err != nil || b == nil {
+		return b, err
+	}
+	var errs []error
+	for i := range b.Calls {
+		if c := &b.Calls[i]; c.Pin.Delegate && c.Phase == PhaseIndeterminate {
+			_, err := e.Cancel(ctx, ChildRunID(c.Call.Operation()), by, "its parent "+string(run)+" was cancelled")
+			if err != nil && !errors.Is(err, ErrCancelled) && !errors.Is(err, ErrNotFound) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return b, errors.Join(errs...)
+}
+
+func (e *Engine) seal(ctx context.Context, run RunID, c *Cancellation) (*Batch, error) {
+	unlock, err := e.locks.lock(ctx, string(run))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	s, err := e.attach(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if s.run.Cancelled != nil {
+		return nil, s.run.errCancelled()
+	}
+	s.canceller = true
+	s.run.Cancelled = c
+	ch := &Commit{Events: []Event{{Kind: EventRunCancelled, Step: s.run.OpenStep, Index: -1, By: c.By, Note: c.Reason}}}
+	if s.run.OpenStep == 0 {
+		return nil, s.commit(ctx, ch)
+	}
+	b, err := e.o.Store.Batch(ctx, run, s.run.OpenStep)
+	if err != nil {
+		return nil, err
+	}
+	s.adopt(b)
+	if err := s.sealCalls(ctx, c, ch); err != nil {
+		return nil, err
+	}
+	return b, s.settle(ctx, ch)
+}
+
+// sealCalls makes every call terminal and closes the ticket that one waits on.
+func (s *session) sealCalls(ctx context.Context, c *Cancellation, ch *Commit) error {
+	why := "cancelled by " + c.By
+	if c.Reason != "" {
+		why += ": " + c.Reason
+	}
+	for i := range s.b.Calls {
+		cs := &s.b.Calls[i]
+		kind := EventCallCompleted
+		switch cs.Phase {
+		case PhaseExecuting:
+			kind = EventCallIndeterminate
+			if err := s.b.GiveUp(i, fmt.Sprintf("the run was %s while the call was running (attempt %d)", why, cs.Attempt), c.At); err != nil {
+				return err
+			}
+		case PhaseAwaiting:
+			t, err := s.e.o.Store.Ticket(ctx, cs.Ticket)
+			if err != nil {
+				return err
+			}
+			if t.Status == TicketOpen {
+				t.Status, t.ClosedAt = TicketCancelled, c.At
+				ch.Tickets = append(ch.Tickets, t)
+			}
+			fallthrough
+		case PhaseRequested:
+			if err := s.b.Complete(i, ErrorOutput(cs.Call.ID, why+"; nothing ran"), AnswerCancelled, c.At); err != nil {
+				return err
+			}
+		default:
+			continue
+		}
+		ch.Changed = append(ch.Changed, i)
+		ch.Events = append(ch.Events, Event{Kind: kind, Step: s.b.Step, Index: i, Attempt: cs.Attempt, Note: string(cs.Answer)})
+	}
+	return nil
+}
+
+// stops knows which runs are being driven and which are asked to stop. The zero
+// value is ready.
+type stops struct {
+	mu     sync.Mutex
+	cancel map[RunID]context.CancelFunc
+	asks   map[RunID]int
+}
+
+// begin registers the driver of a run, whose lock the caller holds.
+func (s *stops) begin(ctx context.Context, run RunID) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asks[run] > 0 {
+		return nil, nil, fmt.Errorf("run %s: %w", run, ErrCancelled)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	if s.cancel == nil {
+		s.cancel = map[RunID]context.CancelFunc{}
+	}
+	s.cancel[run] = cancel
+	return ctx, func() {
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.cancel, run)
+	}, nil
+}
+
+// ask stops the driver of a run, if there is one, and keeps others from beginning
+// until the returned function is called.
+func (s *stops) ask(run RunID) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asks == nil {
+		s.asks = map[RunID]int{}
+	}
+	s.asks[run]++
+	if cancel := s.cancel[run]; cancel != nil {
+		cancel()
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.asks[run]--; s.asks[run] == 0 {
+			delete(s.asks, run)
+		}
+	}
+}
+
+func (s *stops) asked(run RunID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asks[run] > 0
+}
