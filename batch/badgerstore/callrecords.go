@@ -31,6 +31,8 @@ func encodePayload(b *batch.Batch) ([]byte, error) {
 		putString(e, p.Policy)
 		e.int(p.MaxAttempts)
 		putString(e, p.PolicyRevision)
+		e.bool(p.Client)
+		e.bool(p.Delegate)
 	}
 	return e.record()
 }
@@ -55,6 +57,10 @@ func decodePayload(run batch.RunID, step int, rec []byte) (*batch.Batch, error) 
 			},
 			Phase: batch.PhaseRequested,
 		})
+		if d.format >= 2 {
+			p := &b.Calls[i].Pin
+			p.Client, p.Delegate = d.bool(), d.bool()
+		}
 		if d.err != nil {
 			break
 		}
@@ -181,6 +187,7 @@ func encodeDecision(r *batch.DecisionRecord) ([]byte, error) {
 	for _, reason := range r.Reasons {
 		putString(e, reason.Code)
 		putString(e, reason.Message)
+		putString(e, reason.Detail)
 	}
 	putGrant(e, r.Grant)
 	e.bool(r.Approval != nil)
@@ -207,7 +214,11 @@ func decodeDecision(rec []byte) (*batch.DecisionRecord, error) {
 	if n, ok := d.list(); ok {
 		r.Reasons = make([]batch.Reason, 0, min(n, 16))
 		for range n {
-			r.Reasons = append(r.Reasons, batch.Reason{Code: getString[string](d), Message: getString[string](d)})
+			reason := batch.Reason{Code: getString[string](d), Message: getString[string](d)}
+			if d.format >= 2 {
+				reason.Detail = getString[string](d)
+			}
+			r.Reasons = append(r.Reasons, reason)
 			if d.err != nil {
 				break
 			}

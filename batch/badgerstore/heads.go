@@ -18,6 +18,10 @@ func (h *heads) put(entries []entry) {
 		if k := e.key[0]; k != kindRun && k != kindBatch {
 			continue
 		}
+		if e.value == nil {
+			delete(h.recs, string(e.key))
+			continue
+		}
 		if h.recs == nil || len(h.recs) >= maxHeads {
 			h.recs = make(map[string][]byte)
 		}

@@ -24,6 +24,7 @@ import (
 //	o run 0 step8                       index: batches that are not finalized
 //	u run 0 ticket 0                    index: tickets of a run
 //	w ticket 0                          index: open tickets
+//	z run 0                             index: deleted runs of which something is left
 //
 // Kept free for what comes later:
 //
@@ -50,10 +51,11 @@ const (
 	kindOpenBatch   = 'o'
 	kindRunTicket   = 'u'
 	kindOpenTicket  = 'w'
+	kindDying       = 'z'
 	numberBytes     = 8
 	shortBytes      = 4
 	nameEnd         = 0
-	schemaVersion   = 1
+	schemaVersion   = 2
 	maxShort        = 1<<31 - 1
 	keyOverheadEach = 24 // room for kind, name end and numbers
 )
@@ -92,6 +94,8 @@ func stateKey(run batch.RunID, name string) []byte {
 }
 
 func ticketKey(id batch.TicketID) []byte { return key(kindTicket, string(id)) }
+
+func dyingKey(run batch.RunID) []byte { return key(kindDying, string(run)) }
 
 func openTicketKey(id batch.TicketID) []byte { return key(kindOpenTicket, string(id)) }
 

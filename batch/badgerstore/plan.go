@@ -123,6 +123,15 @@ func (ch *change) checkRun(v *view) (tally, error) {
 		return tally{}, err
 	}
 	var t tally
+	if rec == nil && ch.expect == 0 {
+		dying, err := v.has(dyingKey(ch.run))
+		if err != nil {
+			return t, err
+		}
+		if dying {
+			return t, fmt.Errorf("it is just being deleted: %w", batch.ErrConflict)
+		}
+	}
 	if rec != nil {
 		if t, err = decodeTally(rec); err != nil {
 			return t, damaged(k, err)

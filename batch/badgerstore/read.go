@@ -15,12 +15,17 @@ import (
 )
 
 // read runs fn on one consistent view of the store.
-func (s *Store) read(ctx context.Context, subject string, fn func(*view) error) (err error) {
+func (s *Store) read(ctx context.Context, subject string, fn func(*view) error) error {
 	leave, err := s.enter(ctx, subject)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	return s.view(subject, fn)
+}
+
+// view is read for those who have entered.
+func (s *Store) view(subject string, fn func(*view) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			text, _, _ := strings.Cut(fmt.Sprint(p), "\n")
@@ -94,17 +99,16 @@ func (v *view) run(id batch.RunID) (*batch.Run, tally, error) {
 	return r, t, nil
 }
 
-// tally is that of a run, zero for an unknown one.
-func (v *view) tally(id batch.RunID) (tally, error) {
+// tally is that of a run, false for an unknown one.
+func (v *view) tally(id batch.RunID) (t tally, exists bool, err error) {
 	rec, err := v.get(runKey(id))
 	if err != nil || rec == nil {
-		return tally{}, err
+		return tally{}, false, err
 	}
-	t, err := decodeTally(rec)
-	if err != nil {
+	if t, err = decodeTally(rec); err != nil {
 		err = damaged(runKey(id), err)
 	}
-	return t, err
+	return t, true, err
 }
 
 // Run implements batch.Store.
@@ -173,6 +177,9 @@ func (s *Store) Batch(ctx context.Context, run batch.RunID, step int) (b *batch.
 
 func (v *view) batch(ctx context.Context, run batch.RunID, step int) (*batch.Batch, error) {
 	headKey, payloadKey := stepKey(kindBatch, run, step), stepKey(kindPayload, run, step)
+	if exists, err := v.has(runKey(run)); err != nil || !exists {
+		return nil, cmp.Or(err, batch.ErrNotFound)
+	}
 	rec, err := v.get(headKey)
 	if err != nil {
 		return nil, err
@@ -238,8 +245,13 @@ func (v *view) calls(ctx context.Context, b *batch.Batch, h batchHead) error {
 // Ticket implements batch.Store.
 func (s *Store) Ticket(ctx context.Context, id batch.TicketID) (t *batch.Ticket, err error) {
 	err = s.read(ctx, "ticket "+string(id), func(v *view) error {
-		t, err = v.ticket(id)
-		return err
+		if t, err = v.ticket(id); err != nil {
+			return err
+		}
+		if exists, err := v.has(runKey(t.Run)); err != nil || !exists {
+			return cmp.Or(err, batch.ErrNotFound)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -276,6 +288,7 @@ func (s *Store) Tickets(ctx context.Context, f batch.TicketFilter) (out []*batch
 		prefix = []byte{kindOpenTicket}
 	}
 	err = s.read(ctx, "tickets", func(v *view) error {
+		alive := map[batch.RunID]bool{}
 		return v.scan(ctx, prefix, nil, false, func(k, _ []byte) (bool, error) {
 			id, err := ticketOf(k)
 			if err != nil {
@@ -288,7 +301,14 @@ func (s *Store) Tickets(ctx context.Context, f batch.TicketFilter) (out []*batch
 			if err != nil {
 				return false, err
 			}
-			if !f.Open || t.Status == batch.TicketOpen {
+			lives, known := alive[t.Run]
+			if !known {
+				if lives, err = v.has(runKey(t.Run)); err != nil {
+					return false, err
+				}
+				alive[t.Run] = lives
+			}
+			if lives && (!f.Open || t.Status == batch.TicketOpen) {
 				out = append(out, t)
 			}
 			return true, nil
@@ -307,8 +327,8 @@ func (s *Store) Tickets(ctx context.Context, f batch.TicketFilter) (out []*batch
 func (s *Store) Decisions(ctx context.Context, run batch.RunID) (out []*batch.DecisionRecord, err error) {
 	prefix := key(kindDecision, string(run))
 	err = s.read(ctx, "decisions of run "+string(run), func(v *view) error {
-		t, err := v.tally(run)
-		if err != nil {
+		t, exists, err := v.tally(run)
+		if err != nil || !exists {
 			return err
 		}
 		err = v.scan(ctx, prefix, nil, true, func(k, rec []byte) (bool, error) {
@@ -340,7 +360,7 @@ func complete(err error, prefix []byte, have, want uint64) error {
 func (s *Store) Events(ctx context.Context, run batch.RunID, after uint64, limit int) (out []batch.Event, err error) {
 	prefix := key(kindEvents, string(run))
 	err = s.read(ctx, "events of run "+string(run), func(v *view) error {
-		t, err := v.tally(run)
+		t, _, err := v.tally(run)
 		if err != nil || after >= t.lastSeq {
 			return err
 		}
@@ -381,8 +401,8 @@ func (s *Store) State(ctx context.Context, run batch.RunID) (map[string]json.Raw
 	prefix := key(kindState, string(run))
 	out := map[string]json.RawMessage{}
 	err := s.read(ctx, "state of run "+string(run), func(v *view) error {
-		t, err := v.tally(run)
-		if err != nil {
+		t, exists, err := v.tally(run)
+		if err != nil || !exists {
 			return err
 		}
 		err = v.scan(ctx, prefix, nil, true, func(k, rec []byte) (bool, error) {

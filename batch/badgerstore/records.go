@@ -13,7 +13,14 @@ import (
 // Every record starts with an envelope of two bytes: the format version and the
 // kind of its key. A format is never changed in place; a new one gets a new
 // version, and the old one stays readable.
-const formatVersion = 1
+//
+// Format 2 added the parent, depth and cancellation of a run, who is behind an
+// event and the output it found, who executes a call, and the detail of a
+// decision's reason.
+const (
+	formatVersion = 2
+	oldestFormat  = 1
+)
 
 const remedy = "restore data_dir from a backup"
 
@@ -89,6 +96,14 @@ func encodeRun(t tally, r *batch.Run) ([]byte, error) {
 	e.int(r.LastStep)
 	e.int(r.OpenStep)
 	putMap(e, r.Counts, e.int)
+	putString(e, r.Parent)
+	e.int(r.Depth)
+	e.bool(r.Cancelled != nil)
+	if c := r.Cancelled; c != nil {
+		putString(e, c.By)
+		e.time(c.At)
+		putString(e, c.Reason)
+	}
 	return e.record()
 }
 
@@ -103,6 +118,13 @@ func decodeRun(rec []byte) (*batch.Run, tally, error) {
 		CreatedAt: d.time(), UpdatedAt: d.time(),
 		LastStep: d.int(), OpenStep: d.int(),
 		Counts: getMap[batch.ToolID](d, d.int),
+	}
+	if d.format < 2 {
+		return r, t, d.done()
+	}
+	r.Parent, r.Depth = getString[batch.OperationID](d), d.int()
+	if d.bool() {
+		r.Cancelled = &batch.Cancellation{By: getString[string](d), At: d.time(), Reason: getString[string](d)}
 	}
 	return r, t, d.done()
 }
@@ -185,6 +207,11 @@ func encodeEvents(events []batch.Event) ([]byte, error) {
 		e.int(ev.Attempt)
 		putString(e, ev.Ticket)
 		putString(e, ev.Note)
+		putString(e, ev.By)
+		e.bool(ev.Output != nil)
+		if ev.Output != nil {
+			putOutput(e, ev.Output)
+		}
 	}
 	return e.record()
 }
@@ -194,10 +221,16 @@ func decodeEvents(rec []byte) ([]batch.Event, error) {
 	n, _ := d.list()
 	events := make([]batch.Event, 0, min(n, 64))
 	for range n {
-		events = append(events, batch.Event{
+		ev := batch.Event{
 			Seq: d.uint(), Time: d.time(), Kind: getString[batch.EventKind](d), Step: d.int(), Index: d.int(),
 			Attempt: d.int(), Ticket: getString[batch.TicketID](d), Note: getString[string](d),
-		})
+		}
+		if d.format >= 2 {
+			if ev.By = getString[string](d); d.bool() {
+				ev.Output = getOutput(d)
+			}
+		}
+		events = append(events, ev)
 		if d.err != nil {
 			break
 		}

@@ -75,9 +75,23 @@ var decoders = map[byte]func(rec []byte) ([]byte, error){
 
 var recordTime = time.Date(2026, 3, 4, 5, 6, 7, 890, time.UTC)
 
-// samples has a record of each kind with every field set.
-func samples(t testing.TB) map[byte][]byte {
+// samples has a record of each kind with every field set that the format has.
+func samples(t testing.TB, format int) map[byte][]byte {
 	t.Helper()
+	var (
+		parent    batch.OperationID
+		depth     int
+		cancelled *batch.Cancellation
+		by        string
+		found     *batch.Output
+		client    bool
+		detail    string
+	)
+	if format >= 2 {
+		parent, depth, by, client, detail = "r/1/0", 2, "ann", true, "d\xff"
+		cancelled = &batch.Cancellation{By: "ann", At: recordTime, Reason: "enough"}
+		found = &batch.Output{CallID: "c1", Content: []batch.ContentBlock{batch.TextBlock("found")}}
+	}
 	grant := &batch.Grant{Hosts: []string{"api.example.com:443"}, Paths: map[string]string{"/w": "ro", "/v": "rw"}, Commands: []string{}, MemoryMiB: 8, Timeout: time.Second}
 	out := map[byte][]byte{}
 	put := func(kind byte, rec []byte, err error) {
@@ -89,6 +103,7 @@ func samples(t testing.TB) map[byte][]byte {
 	rec, err := encodeRun(tally{version: 7, fence: batch.Fence{Owner: "host-1", Epoch: 3}, lastSeq: 300, decisions: 4, stateKeys: 2}, &batch.Run{
 		ID: "run-1", Principal: "ann", Agent: "agent", Labels: map[string]string{"b": "2", "a": "\xff"}, CreatedAt: recordTime,
 		UpdatedAt: recordTime.In(time.FixedZone("", 3600)), LastStep: 5, OpenStep: 5, Counts: map[batch.ToolID]int{"t": 9},
+		Parent: parent, Depth: depth, Cancelled: cancelled,
 	})
 	put(kindRun, rec, err)
 	h := newBatchHead(11)
@@ -101,8 +116,8 @@ func samples(t testing.TB) map[byte][]byte {
 		Run: "r", Step: 1, Digest: "sha256:1", Dialect: "own", Message: []byte("{ }\xff"), CatalogFingerprint: "f", RequestedAt: recordTime,
 		Calls: []batch.CallState{
 			{Call: batch.Call{ID: "c1", Tool: "t\xff", Arguments: []byte("{  }")}, Pin: batch.Pin{
-				ToolDigest: "d", Plugin: "p", Target: batch.TargetSandbox, Capability: batch.Idempotent, Policy: "idempotent", MaxAttempts: 3, PolicyRevision: "r"}},
-			{Call: batch.Call{ID: "c2"}},
+				ToolDigest: "d", Plugin: "p", Target: batch.TargetSandbox, Capability: batch.Idempotent, Policy: "idempotent", MaxAttempts: 3, PolicyRevision: "r", Client: client}},
+			{Call: batch.Call{ID: "c2"}, Pin: batch.Pin{Delegate: client}},
 		},
 	})
 	put(kindPayload, rec, err)
@@ -115,13 +130,13 @@ func samples(t testing.TB) map[byte][]byte {
 	put(kindCall, rec, err)
 	rec, err = encodeDecision(&batch.DecisionRecord{
 		Operation: "r/1/0", Seq: 2, Time: recordTime, Principal: "ann", Agent: "a", Tool: "t", ToolDigest: "d", ArgumentDigest: "e", PolicyRevision: "v",
-		Outcome: batch.OutcomeAllow, Reasons: []batch.Reason{{Code: "c", Message: "m"}}, Grant: grant,
+		Outcome: batch.OutcomeAllow, Reasons: []batch.Reason{{Code: "c", Message: "m", Detail: detail}}, Grant: grant,
 		Approval: &batch.Approval{Kind: batch.TicketPermission, Ticket: "t1", By: []string{"bob"}, At: recordTime, Requested: recordTime},
 		Elapsed:  1234, Input: json.RawMessage(`{ "a" : 1 }`),
 	})
 	put(kindDecision, rec, err)
 	rec, err = encodeEvents([]batch.Event{
-		{Seq: 300, Time: recordTime, Kind: batch.EventCallAwaiting, Step: 5, Index: -1, Attempt: 1, Ticket: "t1", Note: "n"}, {Seq: 301},
+		{Seq: 300, Time: recordTime, Kind: batch.EventCallAwaiting, Step: 5, Index: -1, Attempt: 1, Ticket: "t1", Note: "n", By: by, Output: found}, {Seq: 301},
 	})
 	put(kindEvents, rec, err)
 	put(kindState, encodeState(json.RawMessage(`[ 1 ]`)), nil)
@@ -130,10 +145,12 @@ func samples(t testing.TB) map[byte][]byte {
 	return out
 }
 
-// golden are the samples in format 1. A change here means that stored records of
-// this format no longer mean what they meant: give the new format a new version
+// golden are the samples by format. A change here means that stored records of
+// the format no longer mean what they meant: give the new format a new version
 // and keep reading this one.
-var golden = map[byte]string{
+var golden = map[int]map[byte]string{1: golden1, 2: golden2}
+
+var golden1 = map[byte]string{
 	kindDecision: "016405722f312f30040f010000000ee139b4bf0000037affff03616e6e0161017401640165017605616c6c6f77020163016d0102136170692e657861" +
 		"6d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b907010a7065726d697373696f6e0274310203626f620f010000000ee139" +
 		"b4bf0000037affff0f010000000ee139b4bf0000037affffa4130c7b20226122203a2031207d",
@@ -155,27 +172,61 @@ var golden = map[byte]string{
 		"6574016b02310664656c657465016b00",
 }
 
+var golden2 = map[byte]string{
+	kindRun: "02720703ac02040206686f73742d310572756e2d3103616e6e056167656e7403016101ff016201320f010000000ee139b4bf0000037affff0f010000" +
+		"000ee139b4bf0000037a003c0a0a0201741205722f312f30040103616e6e0f010000000ee139b4bf0000037affff06656e6f756768",
+	kindBatch: "02620966696e616c697a65640f010000000ee139b4bf0000037affff16030104",
+	kindPayload: "0270036f776e087368613235363a3101660f010000000ee139b4bf0000037affff057b207dff030263310274ff057b20207d016401700773616e6462" +
+		"6f780a6964656d706f74656e740a6964656d706f74656e7406017201000263320000000000000000000001",
+	kindCall: "026309636f6d706c65746564040274310102136170692e6578616d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b9070474" +
+		"6f6f6c0272ff0f010000000ee139b4bf0000037affff0f010000000ee139b4bf0000037affff0102633101096e616d65737061636505047465787404" +
+		"7465787400000000046a736f6e00000000047b207d05696d61676500020109696d6167652f706e670000087265736f75726365000000017500030373" +
+		"6574016b02310664656c657465016b00",
+	kindDecision: "026405722f312f30040f010000000ee139b4bf0000037affff03616e6e0161017401640165017605616c6c6f77020163016d0264ff0102136170692e" +
+		"6578616d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b907010a7065726d697373696f6e0274310203626f620f01000000" +
+		"0ee139b4bf0000037affff0f010000000ee139b4bf0000037affffa4130c7b20226122203a2031207d",
+	kindEvents: "026503ac020f010000000ee139b4bf0000037affff0d63616c6c5f6177616974696e670a0102027431016e03616e6e01026331000002047465787405" +
+		"666f756e640000000000ad020f01000000000000000000000000ffff0000000000000000",
+	kindState: "02735b2031205d",
+	kindTicket: "02747b226964223a227431222c226b696e64223a227065726d697373696f6e222c22737461747573223a226f70656e222c2272756e223a2272222c22" +
+		"73746570223a302c22696e646578223a302c2263616c6c5f6964223a22222c22746f6f6c223a22222c22746f6f6c5f646967657374223a22222c2261" +
+		"7267756d656e745f646967657374223a22222c22706f6c6963795f7265766973696f6e223a22222c22637265617465645f6174223a22323032362d30" +
+		"332d30345430353a30363a30372e30303030303038395a227d",
+}
+
 func TestRecordFormat(t *testing.T) {
-	for kind, rec := range samples(t) {
-		if got := hex.EncodeToString(rec); got != golden[kind] {
-			t.Errorf("format 1 of kind %q has changed:\n got %q: %q,\nwant %q", kind, kind, got, golden[kind])
+	for kind, rec := range samples(t, formatVersion) {
+		if got := hex.EncodeToString(rec); got != golden[formatVersion][kind] {
+			t.Errorf("format %d of kind %q has changed:\n got %q: %q,\nwant %q", formatVersion, kind, kind, got, golden[formatVersion][kind])
 		}
-		old, err := hex.DecodeString(golden[kind])
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := decoders[kind](old)
-		if err != nil {
-			t.Errorf("a stored record of kind %q: %v", kind, err)
-		} else if !bytes.Equal(again, old) {
-			t.Errorf("kind %q comes back changed:\n got %x\nwant %x", kind, again, old)
+	}
+}
+
+// TestStoredFormats reads what each format left: it means what it meant, and is
+// written again in the format of today.
+func TestStoredFormats(t *testing.T) {
+	for format, records := range golden {
+		for kind, want := range samples(t, format) {
+			stored, err := hex.DecodeString(records[kind])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(stored) == 0 || stored[0] != byte(format) {
+				t.Fatalf("there is no record of kind %q in format %d", kind, format)
+			}
+			got, err := decoders[kind](stored)
+			if err != nil {
+				t.Errorf("kind %q in format %d: %v", kind, format, err)
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("kind %q in format %d comes back changed:\n got %x\nwant %x", kind, format, got, want)
+			}
 		}
 	}
 }
 
 // TestRecordsCutShort cuts every sample at every byte and appends to it.
 func TestRecordsCutShort(t *testing.T) {
-	for kind, rec := range samples(t) {
+	for kind, rec := range samples(t, formatVersion) {
 		if kind == kindState {
 			continue // any bytes are a value
 		}
@@ -257,8 +308,14 @@ func FuzzKeys(f *testing.F) {
 // FuzzRecords decodes arbitrary bytes as a record of any kind: no panic, and what
 // decodes comes back the same when it is encoded and decoded again.
 func FuzzRecords(f *testing.F) {
-	for _, rec := range samples(f) {
-		f.Add(rec)
+	for format, records := range golden {
+		for kind := range samples(f, format) {
+			rec, err := hex.DecodeString(records[kind])
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(rec)
+		}
 	}
 	f.Fuzz(func(t *testing.T, rec []byte) {
 		if len(rec) < 2 || decoders[rec[1]] == nil {

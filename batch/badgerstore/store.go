@@ -96,6 +96,9 @@ func open(dir string, o Options, owner *ownerLock) (_ *Store, err error) {
 	if s.folder, err = openFolder(dir); err != nil {
 		return nil, fmt.Errorf("store %s: %w", dir, err)
 	}
+	if err := s.sweepDead(context.Background()); err != nil {
+		return nil, fmt.Errorf("store %s: %w", dir, errors.Join(err, s.folder.close()))
+	}
 	s.gc = startCollector(db, o.GCInterval, l.log)
 	return s, nil
 }
@@ -142,6 +145,13 @@ func (s *Store) checkSchema() error {
 	type schema struct {
 		Version int `json:"version"`
 	}
+	write := func(txn *badger.Txn) error {
+		rec, err := encodeJSON(kindSchema, schema{schemaVersion})
+		if err != nil {
+			return err
+		}
+		return txn.Set(schemaKey, rec)
+	}
 	return s.db.Update(func(txn *badger.Txn) error {
 		rec, err := (&view{txn: txn}).get(schemaKey)
 		if err != nil {
@@ -155,15 +165,14 @@ func (s *Store) checkSchema() error {
 			if used {
 				return fmt.Errorf("store %s: %w: its schema record is missing: %s", s.dir, batch.ErrCorrupt, remedy)
 			}
-			rec, err = encodeJSON(kindSchema, schema{schemaVersion})
-			if err != nil {
-				return err
-			}
-			return txn.Set(schemaKey, rec)
+			return write(txn)
 		}
 		have, err := decodeJSON[schema](kindSchema, rec)
 		if err != nil {
 			return fmt.Errorf("store %s: %w", s.dir, damaged(schemaKey, err))
+		}
+		if have.Version == 1 {
+			return write(txn) // the schema has only grown since
 		}
 		if have.Version != schemaVersion {
 			return fmt.Errorf("store %s: %w: its schema is version %d and this program reads %d: use the version of the program that wrote it",

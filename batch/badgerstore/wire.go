@@ -78,8 +78,9 @@ func (e *encoder) record() ([]byte, error) { return e.p, e.err }
 // decoder takes fields from a record in the order they were encoded. After the
 // first error it returns zero values.
 type decoder struct {
-	p   []byte
-	err error
+	p      []byte
+	err    error
+	format byte
 }
 
 // openRecord checks the envelope of rec.
@@ -87,12 +88,12 @@ func openRecord(kind byte, rec []byte) *decoder {
 	switch {
 	case len(rec) < 2:
 		return &decoder{err: fmt.Errorf("it has %d bytes", len(rec))}
-	case rec[0] != formatVersion:
-		return &decoder{err: fmt.Errorf("its format is %d and this program reads %d: use the version of the program that wrote it", rec[0], formatVersion)}
+	case rec[0] < oldestFormat || rec[0] > formatVersion:
+		return &decoder{err: fmt.Errorf("its format is %d and this program reads %d to %d: use the version of the program that wrote it", rec[0], oldestFormat, formatVersion)}
 	case rec[1] != kind:
 		return &decoder{err: fmt.Errorf("it is of kind %q instead of %q", rec[1], kind)}
 	}
-	return &decoder{p: rec[2:]}
+	return &decoder{p: rec[2:], format: rec[0]}
 }
 
 var errShort = errors.New("it is cut short")

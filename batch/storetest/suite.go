@@ -55,6 +55,10 @@ func Run(t *testing.T, open Open) {
 		{"many runs at once", testManyRuns},
 		{"one winner a version", testOneWinner},
 		{"reads during writes", testReadDuringWrites},
+		{"parents, cancellations and findings", testRunControl},
+		{"delete", testDelete},
+		{"a run is deleted whole", testDeleteWhole},
+		{"delete or commit", testDeleteRace},
 		{"reopen", testReopen},
 		{"context", testContext},
 		{"close", testClose},
@@ -193,7 +197,7 @@ func newDecision(run batch.RunID, step, index, seq int) *batch.DecisionRecord {
 	return &batch.DecisionRecord{
 		Operation: batch.NewOperationID(run, step, index), Seq: seq, Time: epoch, Principal: "ann@example.com",
 		Tool: "text__word_count", ToolDigest: "sha256:tool", ArgumentDigest: "abc", PolicyRevision: "rev-1",
-		Outcome: batch.OutcomeAllow, Reasons: []batch.Reason{{Code: "ok", Message: "a <rule> said so"}},
+		Outcome: batch.OutcomeAllow, Reasons: []batch.Reason{{Code: "ok", Message: "a <rule> said so", Detail: "line 3"}},
 		Grant: &batch.Grant{Hosts: []string{}, MemoryMiB: 8}, Elapsed: 1234,
 		Input: []byte(`{ "tool" : {"id": "text__word_count"} }`),
 	}

@@ -1,0 +1,185 @@
+package badgerstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/awaken-agents/awaken-host/batch"
+)
+
+// A run lives as long as its head: without it no method shows anything of the
+// run. So a run that is too large for one transaction is deleted by removing its
+// head and leaving a mark; the rest is swept in pieces, and at the next start if
+// the process dies meanwhile. Nobody can create the run again while the mark is
+// there.
+
+// ownKinds are the kinds whose keys start with the run they belong to.
+var ownKinds = []byte{kindRun, kindBatch, kindPayload, kindCall, kindDecision, kindEvents, kindState, kindOpenBatch}
+
+// Delete implements batch.Store. It goes on to its end when the context ends in
+// the middle.
+func (s *Store) Delete(ctx context.Context, run batch.RunID, expect uint64) error {
+	leave, err := s.enter(ctx, "run "+string(run))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := run.Validate(); err != nil {
+		return err
+	}
+	d := &deletion{run: run}
+	err = s.view("run "+string(run), func(v *view) error { return d.look(ctx, v, expect, s.limits) })
+	if err != nil {
+		return err
+	}
+	if err := s.writer.submit(ctx, d, s.writeGroup); err != nil {
+		return fmt.Errorf("run %s: %w", run, err)
+	}
+	if d.mark {
+		return s.sweep(context.WithoutCancel(ctx), run)
+	}
+	return nil
+}
+
+// deletion removes a run as it was seen.
+type deletion struct {
+	run     batch.RunID
+	seen    uint64 // version that Badger gave the head
+	mark    bool   // too large for one transaction
+	entries []entry
+}
+
+func (d *deletion) look(ctx context.Context, v *view, expect uint64, most limits) error {
+	r, _, err := v.run(d.run)
+	switch {
+	case err != nil:
+		return err
+	case r.Version != expect:
+		return fmt.Errorf("it is at version %d, the caller expects %d: %w", r.Version, expect, batch.ErrConflict)
+	case r.OpenStep != 0:
+		return invalid("step %d is open: finish or cancel it first", r.OpenStep)
+	}
+	item, err := v.txn.Get(runKey(d.run))
+	if err != nil {
+		return damaged(runKey(d.run), err)
+	}
+	d.seen = item.Version()
+	var more bool
+	if d.entries, more, err = v.belongings(ctx, d.run, most); err != nil {
+		return err
+	}
+	if more {
+		d.mark = true
+		d.entries = []entry{{runKey(d.run), nil}, {dyingKey(d.run), encodeIndex(kindDying)}}
+	}
+	return nil
+}
+
+// plan refuses when anything was committed to the run since it was looked at:
+// there would be records that were not seen.
+func (d *deletion) plan(v *view) ([]entry, error) {
+	k := runKey(d.run)
+	changed := fmt.Errorf("it changed meanwhile: %w", batch.ErrConflict)
+	if _, ok := v.pending[string(k)]; ok {
+		return nil, changed
+	}
+	item, err := v.txn.Get(k)
+	switch {
+	case err == badger.ErrKeyNotFound:
+		return nil, changed
+	case err != nil:
+		return nil, damaged(k, err)
+	case item.Version() != d.seen:
+		return nil, changed
+	}
+	return d.entries, nil
+}
+
+// belongings are deletions of what belongs to a run, and whether there is more
+// than fits into a transaction. A ticket goes together with its indexes.
+func (v *view) belongings(ctx context.Context, run batch.RunID, most limits) (out []entry, more bool, err error) {
+	var size load
+	add := func(keys ...[]byte) bool {
+		var es []entry
+		for _, k := range keys {
+			es = append(es, entry{key: k})
+		}
+		n := size.plus(most.measure(es))
+		if most.admit(n) != nil {
+			more = true
+			return false
+		}
+		out, size = append(out, es...), n
+		return true
+	}
+	err = v.scan(ctx, key(kindRunTicket, string(run)), nil, false, func(k, _ []byte) (bool, error) {
+		id, err := ticketOf(k)
+		if err != nil {
+			return false, damaged(k, err)
+		}
+		return add(ticketKey(id), openTicketKey(id), append([]byte(nil), k...)), nil
+	})
+	for _, kind := range ownKinds {
+		if err != nil || more {
+			break
+		}
+		err = v.scan(ctx, key(kind, string(run)), nil, false, func(k, _ []byte) (bool, error) {
+			return add(append([]byte(nil), k...)), nil
+		})
+	}
+	return out, more, err
+}
+
+// removal is a set of deletions that nothing can contradict.
+type removal []entry
+
+func (r removal) plan(*view) ([]entry, error) { return r, nil }
+
+// sweep removes what is left of a run that is marked as deleted.
+func (s *Store) sweep(ctx context.Context, run batch.RunID) error {
+	for {
+		var rest removal
+		var more bool
+		err := s.view("run "+string(run), func(v *view) (err error) {
+			rest, more, err = v.belongings(ctx, run, s.limits)
+			return err
+		})
+		if err == nil && !more {
+			// The mark goes last, on its own, so that it can never be gone before them.
+			err = s.writer.submit(ctx, rest, s.writeGroup)
+			rest = removal{{key: dyingKey(run)}}
+		}
+		if err == nil {
+			err = s.writer.submit(ctx, rest, s.writeGroup)
+		}
+		if err != nil {
+			return fmt.Errorf("run %s is deleted, but what it leaves is still there until the next start: %w", run, err)
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// sweepDead finishes what a killed process left.
+func (s *Store) sweepDead(ctx context.Context) error {
+	var dead []batch.RunID
+	err := s.view("deleted runs", func(v *view) error {
+		return v.scan(ctx, []byte{kindDying}, nil, false, func(k, _ []byte) (bool, error) {
+			name, _, err := cutName(k)
+			if err != nil {
+				return false, damaged(k, err)
+			}
+			dead = append(dead, batch.RunID(name))
+			return true, nil
+		})
+	})
+	for _, run := range dead {
+		if err == nil {
+			err = s.sweep(ctx, run)
+		}
+	}
+	return err
+}
