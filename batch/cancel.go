@@ -28,17 +28,21 @@ func (e *Engine) Cancel(ctx context.Context, run RunID, by, reason string) (*Bat
 	if by == "" {
 		return nil, fmt.Errorf("run %s: a cancellation needs a name: %w", run, ErrApprover)
 	}
-	if r, err := e.o.Store.Run(ctx, run); err != nil {
+	r, err := e.o.Store.Run(ctx, run)
+	if err != nil {
 		return nil, err
-	} else if r.Cancelled != nil {
+	}
+	if r.Cancelled != nil {
 		return nil, r.errCancelled()
 	}
 	release := e.stops.ask(run)
-	defer release()
-	b, err := e.seal(ctx, run, &Cancellation{By: by, Reason: reason, At: e.now()})
-	if err != nil || b == nil {
-		return b, err
+	s, err := e.seal(ctx, run, &Cancellation{By: by, Reason: reason, At: e.now()})
+	release()
+	if err != nil || s.b == nil {
+		return nil, err
 	}
+	b := s.b
+	e.resumeParent(ctx, s)
 	var errs []error
 	for i := range b.Calls {
 		if c := &b.Calls[i]; c.Pin.Delegate && c.Phase == PhaseIndeterminate {
@@ -51,7 +55,8 @@ func (e *Engine) Cancel(ctx context.Context, run RunID, by, reason string) (*Bat
 	return b, errors.Join(errs...)
 }
 
-func (e *Engine) seal(ctx context.Context, run RunID, c *Cancellation) (*Batch, error) {
+// seal commits the cancellation; the session has the sealed batch, if one was open.
+func (e *Engine) seal(ctx context.Context, run RunID, c *Cancellation) (*session, error) {
 	unlock, err := e.locks.lock(ctx, string(run))
 	if err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func (e *Engine) seal(ctx context.Context, run RunID, c *Cancellation) (*Batch, 
 	s.run.Cancelled = c
 	ch := &Commit{Events: []Event{{Kind: EventRunCancelled, Step: s.run.OpenStep, Index: -1, By: c.By, Note: c.Reason}}}
 	if s.run.OpenStep == 0 {
-		return nil, s.commit(ctx, ch)
+		return s, s.commit(ctx, ch)
 	}
 	b, err := e.o.Store.Batch(ctx, run, s.run.OpenStep)
 	if err != nil {
@@ -78,7 +83,7 @@ func (e *Engine) seal(ctx context.Context, run RunID, c *Cancellation) (*Batch, 
 	if err := s.sealCalls(ctx, c, ch); err != nil {
 		return nil, err
 	}
-	return b, s.settle(ctx, ch)
+	return s, s.settle(ctx, ch)
 }
 
 // sealCalls makes every call terminal and closes the ticket that one waits on.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -20,6 +22,9 @@ type Options struct {
 	Logger           *slog.Logger // nil: discard
 	MaxArgumentBytes int          // per call; 0: the engine's default
 	MaxOutputBytes   int          // per call; 0: the engine's default
+
+	TicketTimeout time.Duration // deadline of tickets where policy gives none; 0: the engine's default
+	Retention     time.Duration // age at which finished runs are removed; 0: never
 
 	// Observe hears of every commit; see batch.Options.
 	Observe func(batch.RunID, []batch.Event)
@@ -48,8 +53,14 @@ func New(o Options) (*Host, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	h := &Host{o: o}
+	d := &delegation{store: o.Store, registry: o.Registry, next: o.Executors[batch.TargetBrain]}
+	executors := maps.Clone(o.Executors)
+	if executors == nil {
+		executors = map[batch.Target]batch.Executor{}
+	}
+	executors[batch.TargetBrain] = d
 	e, err := batch.NewEngine(batch.Options{
-		Store: o.Store, Gate: o.Gate, Executors: o.Executors,
+		Store: o.Store, Gate: o.Gate, Executors: executors, TicketTimeout: o.TicketTimeout,
 		Catalog: func() batch.Catalog { return o.Registry.Load() },
 		Logger:  o.Logger, MaxArgumentBytes: o.MaxArgumentBytes, MaxOutputBytes: o.MaxOutputBytes,
 		Observe: h.observe,
@@ -57,7 +68,7 @@ func New(o Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.engine = e
+	h.engine, d.engine = e, e
 	h.Ledger = NewLedger(o.Store)
 	h.sched = newScheduler(e, o.Logger)
 	return h, nil
@@ -90,6 +101,13 @@ func (h *Host) Start(ctx context.Context) error {
 		h.o.Logger.Info("continued runs of an earlier process", "runs", n)
 	}
 	h.sched.start()
+	if h.o.Retention > 0 {
+		h.sched.every(pruneEvery, func(ctx context.Context) {
+			if _, err := h.Prune(ctx, h.o.Retention, false); err != nil && ctx.Err() == nil {
+				h.o.Logger.Error("cannot remove old runs", "err", err)
+			}
+		})
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -28,6 +29,9 @@ type RunSummary struct {
 	Agent     string      `json:"agent,omitempty"`
 	CreatedAt time.Time   `json:"created_at"`
 	UpdatedAt time.Time   `json:"updated_at"`
+
+	Parent    batch.OperationID   `json:"parent,omitempty"` // the delegation call it is the child of
+	Cancelled *batch.Cancellation `json:"cancelled,omitempty"`
 }
 
 // RunStatus is where a run stands.
@@ -37,6 +41,7 @@ type RunStatus string
 const (
 	RunIdle        RunStatus = "idle"        // every step is published
 	RunParked      RunStatus = "parked"      // a call waits on a ticket
+	RunCancelled   RunStatus = "cancelled"   // ended for good
 	RunInterrupted RunStatus = "interrupted" // a step is open and waits on nothing: in progress, or left by a process that stopped
 )
 
@@ -46,13 +51,9 @@ func (l *Ledger) Runs(ctx context.Context) ([]RunSummary, error) {
 	if err != nil {
 		return nil, err
 	}
-	open, err := l.store.Tickets(ctx, batch.TicketFilter{Open: true})
+	waiting, err := l.waiting(ctx)
 	if err != nil {
 		return nil, err
-	}
-	waiting := map[batch.RunID]bool{}
-	for _, t := range open {
-		waiting[t.Run] = true
 	}
 	out := make([]RunSummary, 0, len(runs))
 	for _, r := range runs {
@@ -62,10 +63,34 @@ func (l *Ledger) Runs(ctx context.Context) ([]RunSummary, error) {
 	return out, nil
 }
 
+// waiting are the runs that wait on an open ticket: their own, or one of a child's.
+func (l *Ledger) waiting(ctx context.Context) (map[batch.RunID]bool, error) {
+	open, err := l.store.Tickets(ctx, batch.TicketFilter{Open: true})
+	if err != nil {
+		return nil, err
+	}
+	waiting := map[batch.RunID]bool{}
+	for _, t := range open {
+		for id := t.Run; id != "" && !waiting[id]; {
+			waiting[id] = true
+			r, err := l.store.Run(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			parent, _, _ := strings.Cut(string(r.Parent), "/")
+			id = batch.RunID(parent)
+		}
+	}
+	return waiting, nil
+}
+
 func summarize(r *batch.Run, waiting bool) RunSummary {
 	s := RunSummary{
 		Run: r.ID, Status: RunIdle, Steps: r.LastStep, Principal: r.Principal, Agent: r.Agent,
-		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Parent: r.Parent, Cancelled: r.Cancelled,
+	}
+	if r.Cancelled != nil {
+		s.Status = RunCancelled
 	}
 	if r.OpenStep != 0 {
 		s.Status = RunInterrupted
@@ -82,6 +107,9 @@ type RunView struct {
 	Labels  map[string]string          `json:"labels,omitempty"`
 	Batches []BatchView                `json:"batches"`
 	State   map[string]json.RawMessage `json:"state"` // published, by "<plugin>/<key>"
+
+	// Amendments are what people found out about indeterminate calls, in order.
+	Amendments []EventView `json:"amendments,omitempty"`
 }
 
 // BatchView is a batch with its calls.
@@ -148,16 +176,18 @@ func (l *Ledger) Show(ctx context.Context, id batch.RunID) (*RunView, error) {
 	if v.State, err = l.store.State(ctx, id); err != nil {
 		return nil, err
 	}
+	waiting, err := l.waiting(ctx)
+	if err != nil {
+		return nil, err
+	}
 	byTicket, byOp := map[batch.TicketID]*batch.Ticket{}, map[batch.OperationID][]*batch.DecisionRecord{}
-	waiting := false
 	for _, t := range tickets {
 		byTicket[t.ID] = t
-		waiting = waiting || t.Status == batch.TicketOpen
 	}
 	for _, d := range decisions {
 		byOp[d.Operation] = append(byOp[d.Operation], d)
 	}
-	v.RunSummary = summarize(r, waiting)
+	v.RunSummary = summarize(r, waiting[id])
 	for step := 1; step <= r.LastStep; step++ {
 		b, err := l.store.Batch(ctx, id, step)
 		if err != nil {
@@ -165,7 +195,30 @@ func (l *Ledger) Show(ctx context.Context, id batch.RunID) (*RunView, error) {
 		}
 		v.Batches = append(v.Batches, viewBatch(b, byTicket, byOp))
 	}
+	if !v.indeterminate() {
+		return v, nil
+	}
+	events, err := l.Events(ctx, id, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, ev := range events {
+		if ev.Kind == batch.EventCallAmended {
+			v.Amendments = append(v.Amendments, ev)
+		}
+	}
 	return v, nil
+}
+
+func (v *RunView) indeterminate() bool {
+	for _, b := range v.Batches {
+		for i := range b.Calls {
+			if b.Calls[i].Phase == batch.PhaseIndeterminate {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func viewBatch(b *batch.Batch, tickets map[batch.TicketID]*batch.Ticket, decisions map[batch.OperationID][]*batch.DecisionRecord) BatchView {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -40,6 +41,7 @@ type Executed struct {
 // TicketView is a ticket a batch waits on.
 type TicketView struct {
 	Ticket   batch.TicketID   `json:"ticket"`
+	Run      batch.RunID      `json:"run"` // the run of the call that waits: a child's, where the batch delegates
 	Kind     batch.TicketKind `json:"kind"`
 	CallID   batch.CallID     `json:"call_id"`
 	Tool     batch.ToolID     `json:"tool"`
@@ -74,6 +76,13 @@ func (l *Ledger) result(ctx context.Context, b *batch.Batch) (*Result, error) {
 				r.Tickets = append(r.Tickets, viewTicket(t))
 			}
 		}
+		if c.Pin.Delegate && c.Phase == batch.PhaseExecuting {
+			ts, err := l.childTickets(ctx, c.Call.Operation())
+			if err != nil {
+				return nil, err
+			}
+			r.Tickets = append(r.Tickets, ts...)
+		}
 		cr.Disposition = c.Disposition(kind)
 		if b.Phase == batch.BatchFinalized {
 			cr.IsError = c.Output.IsError
@@ -97,9 +106,30 @@ func executed(c *batch.CallState) *Executed {
 	return x
 }
 
+// childTickets are the open tickets that a delegation call waits on: its child's,
+// and those of the children's children.
+func (l *Ledger) childTickets(ctx context.Context, op batch.OperationID) ([]TicketView, error) {
+	child, err := l.store.Run(ctx, batch.ChildRunID(op))
+	if errors.Is(err, batch.ErrNotFound) || err == nil && child.OpenStep == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := l.store.Batch(ctx, child.ID, child.OpenStep)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.result(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return r.Tickets, nil
+}
+
 func viewTicket(t *batch.Ticket) TicketView {
 	return TicketView{
-		Ticket: t.ID, Kind: t.Kind, CallID: t.CallID, Tool: t.Tool,
+		Ticket: t.ID, Run: t.Run, Kind: t.Kind, CallID: t.CallID, Tool: t.Tool,
 		Prompt: t.Prompt, DueAt: t.DueAt, Deadline: t.Deadline,
 	}
 }

@@ -26,6 +26,7 @@ type scheduler struct {
 	wake   chan struct{}
 
 	mu     sync.Mutex
+	ctx    context.Context // of what start began; ended by cancel
 	cancel context.CancelFunc
 	busy   map[batch.RunID]bool
 	wg     sync.WaitGroup
@@ -50,8 +51,30 @@ func (s *scheduler) start() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
+	s.ctx, s.cancel = ctx, cancel
 	s.wg.Go(func() { s.loop(ctx) })
+}
+
+// every runs f now and then again and again, until stop.
+func (s *scheduler) every(d time.Duration, f func(context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel == nil {
+		return
+	}
+	ctx := s.ctx
+	s.wg.Go(func() {
+		for {
+			f(ctx)
+			t := time.NewTimer(d)
+			select {
+			case <-ctx.Done():
+				t.Stop()
+				return
+			case <-t.C:
+			}
+		}
+	})
 }
 
 func (s *scheduler) stop() {

@@ -72,7 +72,12 @@ type ToolSpec struct {
 	InputSchema  json.RawMessage // JSON Schema 2020-12; nil: any object
 	OutputSchema json.RawMessage // nil: not checked
 	Annotations  map[string]any
-	Encoding     Encoding
+
+	// Delegate marks a tool of host.toml that starts a child run, Parallel one whose
+	// calls may run side by side. A manifest cannot set them.
+	Delegate bool
+	Parallel bool
+	Encoding Encoding
 }
 
 // Encoding is how arguments and results cross the boundary.
@@ -106,19 +111,22 @@ const (
 	TrustedBySignature TrustedBy = "signature"
 	TrustedByPin       TrustedBy = "pin"      // [[plugin]].sha256
 	TrustedByOptIn     TrustedBy = "unsigned" // [trust].allow_unsigned
+	// TrustedByHost is a plugin without a module: the operator's own definitions.
+	TrustedByHost TrustedBy = "host.toml"
 )
 
 // Plugin is a verified plugin with what it may use here. It is immutable.
 type Plugin struct {
 	Manifest  *Manifest
 	Dir       string // where it was loaded from, for messages
-	Digest    string // hex SHA-256 of plugin.toml
+	Digest    string // hex SHA-256 of plugin.toml, or of the definitions in host.toml
 	TrustedBy TrustedBy
 	Signer    string // key id in hex for a signature, else empty
-	Module    []byte // the verified module; never changed
+	Module    []byte // the verified module; never changed; nil with TrustedByHost
 
 	// Effective is manifest ∩ grant, with memory and timeout clamped to the
-	// operator's limits (never zero). OutputMiB is the operator's ceiling.
+	// operator's limits (never zero). OutputMiB is the operator's ceiling. All are
+	// zero with TrustedByHost: there is nothing to run.
 	Effective Capabilities
 	Grant     *Grant // the operator's, whose host folders stand behind Effective.Paths; nil: none
 	OutputMiB int
