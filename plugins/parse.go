@@ -51,6 +51,9 @@ func parseManifest(top *section) *Manifest {
 	if err := checkPluginID(m.ID); m.ID != "" && err != nil {
 		top.fail("id", "%v", err)
 	}
+	if reserved(m.ID) {
+		top.fail("id", "%q is the plugin of the tools that host.toml declares, choose another id", m.ID)
+	}
 	if m.Version != "" && !versionPattern.MatchString(m.Version) {
 		top.fail("version", "%q is not a version such as 1.2.0 or 1.2.0-rc.1", m.Version)
 	}

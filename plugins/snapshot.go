@@ -51,11 +51,17 @@ func NewSnapshot(plugins []*Plugin) (*Snapshot, error) {
 
 func (s *Snapshot) add(p *Plugin) error {
 	manifestFile := filepath.Join(p.Dir, ManifestFile)
+	if p.fromHost() {
+		manifestFile = p.Dir
+	}
 	broken := func(where string, err error) error {
 		return &LoadError{Class: ErrManifest, File: manifestFile, Problem: where, Err: err}
 	}
 	if err := checkPluginID(p.Manifest.ID); err != nil {
 		return broken("id", err)
+	}
+	if p.fromHost() != reserved(p.Manifest.ID) {
+		return broken("id", fmt.Errorf("%q is for tools that host.toml declares, and those alone have it: choose another id", p.Manifest.ID))
 	}
 	state, err := stateSchemas(p)
 	if err != nil {
@@ -68,6 +74,9 @@ func (s *Snapshot) add(p *Plugin) error {
 			name = p.Manifest.ID + NameSeparator + spec.ID
 		}
 		remedy := fmt.Sprintf("give tool %q of plugin %q another name in [plugin.names]", spec.ID, p.Manifest.ID)
+		if p.fromHost() {
+			remedy = fmt.Sprintf("give the %s tool %q another id", p.Manifest.ID, spec.ID)
+		}
 		if checkToolName(name) != nil {
 			return &LoadError{Class: ErrNames, File: manifestFile,
 				Problem: fmt.Sprintf("the model would see %q (%d bytes), a name has 1 to %d of A-Z, a-z, 0-9, _ and -", clip(name, 160), len(name), maxToolName),

@@ -45,12 +45,13 @@ func optionalSchema(raw json.RawMessage) (*schema, error) {
 }
 
 // Descriptor is what the ledger pins. The digest is that of the manifest, which
-// names the module's.
+// names the module's, or of the definitions in host.toml.
 func (t *Tool) Descriptor() batch.Descriptor {
 	choice := t.Plugin.Recovery[t.Spec.ID]
 	return batch.Descriptor{
 		ID: t.Name, Plugin: t.Plugin.Manifest.ID, Digest: t.Plugin.Digest, Target: t.Spec.Target,
 		Recovery: choice.policy(), MaxAttempts: choice.MaxAttempts,
+		Client: t.Spec.Target == batch.TargetClient,
 	}
 }
 

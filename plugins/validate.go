@@ -155,12 +155,8 @@ func checkInputEncoding(enc string, schema map[string]any) error {
 	return nil
 }
 
-// checkProse bounds a text that terminals and models will show.
 func checkProse(s *section, key, text string) {
-	if len(text) > maxDescription {
-		s.fail(key, "longer than %d bytes, shorten it", maxDescription)
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' }) {
-		s.fail(key, "holds a control character, remove it")
+	if err := CheckDescription(text); err != nil {
+		s.fail(key, "%v", err)
 	}
 }

@@ -32,8 +32,8 @@ type InputTool struct {
 	Version      string            `json:"version"`
 	Digest       string            `json:"digest"`
 	Signer       string            `json:"signer,omitempty"` // key id in hex; absent: no signature
-	TrustedBy    plugins.TrustedBy `json:"trusted_by"`       // "signature", "pin" or "unsigned"
-	Target       batch.Target      `json:"target"`           // "brain" or "sandbox"
+	TrustedBy    plugins.TrustedBy `json:"trusted_by"`       // "signature", "pin", "unsigned" or "host.toml"
+	Target       batch.Target      `json:"target"`           // "brain", "sandbox" or "client"
 	Capabilities InputCapabilities `json:"capabilities"`
 	Annotations  map[string]any    `json:"annotations"` // from the manifest, for example read_only
 }

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
 )
 
@@ -210,4 +212,26 @@ func FuzzParseModule(f *testing.F) {
 			t.Fatal("bounding the tables changed imports or exports")
 		}
 	})
+}
+
+// What host.toml declares has no module: there is nothing to load, and it is not
+// run as one either.
+func TestDeclaredPluginsHaveNoModule(t *testing.T) {
+	r := newRuntime(t, Options{})
+	p, err := plugins.NewClientPlugin([]plugins.HostTool{{ID: "ask_user"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Load(t.Context(), p); err != nil {
+		t.Errorf("Load: %v", err)
+	}
+	s, err := plugins.NewSnapshot([]*plugins.Plugin{p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := r.Executor(func() *plugins.Snapshot { return s })
+	var te *batch.ToolError
+	if _, err := x.Invoke(t.Context(), &batch.Call{Run: "r", Step: 1, ID: "c", Tool: "ask_user", Arguments: []byte("{}")}); !errors.As(err, &te) || te.Kind != batch.ToolErrorUnavailable {
+		t.Errorf("Invoke: %v", err)
+	}
 }
