@@ -35,6 +35,7 @@ type parts struct {
 	at    []time.Time
 	delay func(batch.RunID) time.Duration
 	gate  func(*batch.Query) *batch.Decision
+	fail  error
 }
 
 func (*parts) Revision() string { return "rev" }
@@ -46,6 +47,9 @@ func (p *parts) Invoke(ctx context.Context, c *batch.Call) (*batch.Output, error
 	p.mu.Lock()
 	p.ran, p.at = append(p.ran, c.Operation()), append(p.at, time.Now())
 	p.mu.Unlock()
+	if p.fail != nil {
+		return nil, p.fail
+	}
 	if p.delay != nil {
 		select {
 		case <-time.After(p.delay(c.Run)):
@@ -56,22 +60,34 @@ func (p *parts) Invoke(ctx context.Context, c *batch.Call) (*batch.Output, error
 	return &batch.Output{Content: []batch.ContentBlock{batch.TextBlock("done")}}, nil
 }
 
-func newHost(t *testing.T, p *parts, store batch.Store) *host.Host {
+func newHost(t *testing.T, p *parts, store batch.Store, options ...func(*host.Options)) *host.Host {
 	t.Helper()
 	m, err := plugins.ParseManifest("plugin.toml", []byte(manifest))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := plugins.NewSnapshot([]*plugins.Plugin{{Manifest: m, Digest: "d", OutputMiB: 1}})
+	clients, err := plugins.NewClientPlugin([]plugins.HostTool{{ID: "ask", Description: "asks"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delegates, err := plugins.NewDelegatePlugin([]plugins.HostTool{{ID: "delegate", Description: "delegates", Parallel: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := plugins.NewSnapshot([]*plugins.Plugin{{Manifest: m, Digest: "d", OutputMiB: 1}, clients, delegates})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &plugins.Registry{}
 	r.Swap(s)
-	h, err := host.New(host.Options{
+	o := host.Options{
 		Store: store, Gate: p, Registry: r,
 		Executors: map[batch.Target]batch.Executor{batch.TargetBrain: p},
-	})
+	}
+	for _, f := range options {
+		f(&o)
+	}
+	h, err := host.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
