@@ -200,3 +200,13 @@ func reserved(id string) bool { return id == ClientPluginID || id == DelegatePlu
 
 // fromHost reports whether p is one of the two plugins above.
 func (p *Plugin) fromHost() bool { return p.TrustedBy == TrustedByHost }
+
+// TableJSON writes a decoded TOML table as JSON: dates and times become strings, as
+// in a manifest.
+func TableJSON(table map[string]any) (json.RawMessage, error) {
+	v, err := jsonValue(table, 0)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}

@@ -24,11 +24,16 @@ type Config struct {
 	DataDir string // the ledger and everything else the host keeps; default ".awaken"
 	Trust   Trust
 	Store   Store
+	Tickets Tickets
 	Policy  Policy
 	Plugins []Plugin
-	Limits  Limits
-	Sandbox Sandbox
-	Serve   Serve
+	// Tools without a module: ClientTools wait for a result from outside,
+	// DelegateTools run further calls in a child run.
+	ClientTools   []plugins.HostTool
+	DelegateTools []plugins.HostTool
+	Limits        Limits
+	Sandbox       Sandbox
+	Serve         Serve
 
 	lines map[string]int    // key path to its line in File
 	flags map[string]string // key path to the flag that set it
@@ -51,7 +56,12 @@ type TrustKey struct {
 type Store struct {
 	Sync       bool          // every commit is on disk before it is acknowledged; default true
 	MinFreeMiB int           // new batches are refused below this much free space; default 64
-	Retention  time.Duration // age at which finished runs may go; 0, the default: kept for ever
+	Retention  time.Duration // how long after its last change a finished run is removed; 0, the default: never
+}
+
+// Tickets is how long calls wait for people and clients.
+type Tickets struct {
+	Timeout time.Duration // until the deadline, where policy gives none; default 7d
 }
 
 // Policy is where the gate's rules are and how they are evaluated.
@@ -137,12 +147,9 @@ func Load(file string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := Parse(file, data)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Check(); err != nil {
-		return nil, err
+	c, problems := collect(file, data)
+	if problems = append(problems, c.refused()...); len(problems) > 0 {
+		return nil, &Error{Problems: inOrder(problems)}
 	}
 	return c, nil
 }
@@ -180,16 +187,22 @@ func reason(err error) string {
 // that this release has no use for are accepted: see Unsupported and Check. The
 // error is an *Error that lists every problem.
 func Parse(name string, data []byte) (*Config, error) {
+	c, problems := collect(name, data)
+	if len(problems) > 0 {
+		return nil, &Error{Problems: inOrder(problems)}
+	}
+	return c, nil
+}
+
+// collect returns what could be read besides the problems.
+func collect(name string, data []byte) (*Config, []Problem) {
 	c := defaults()
 	c.File = name
 	problems := c.decode(data)
 	if c.Version == Version {
 		problems = append(problems, without(c.validate(), problems)...)
 	}
-	if len(problems) > 0 {
-		return nil, &Error{Problems: inOrder(problems)}
-	}
-	return c, nil
+	return c, problems
 }
 
 // join resolves a file name of the document.

@@ -51,11 +51,16 @@ func (c *Config) decode(data []byte) []Problem {
 		c.Plugins = append(c.Plugins, c.decodePlugin(t))
 	}
 
+	c.decodeHostTools(root)
+
 	limits := root.section("limits")
 	limits.integer("memory_mib", &c.Limits.MemoryMiB)
 	limits.duration("timeout", &c.Limits.Timeout)
 	limits.integer("output_mib", &c.Limits.OutputMiB)
 	limits.integer("arguments_mib", &c.Limits.ArgumentsMiB)
+
+	tickets := root.section("tickets")
+	tickets.duration("timeout", &c.Tickets.Timeout)
 
 	c.decodeSandbox(root)
 

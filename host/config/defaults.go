@@ -10,6 +10,7 @@ import (
 const (
 	defaultPathMode     = "ro"
 	defaultArgumentsMiB = 4
+	defaultParallel     = true
 )
 
 // defaults is the configuration of an empty file, file names not yet joined with
@@ -18,6 +19,7 @@ func defaults() *Config {
 	return &Config{
 		DataDir: ".awaken",
 		Store:   Store{Sync: true, MinFreeMiB: 64},
+		Tickets: Tickets{Timeout: 7 * day},
 		Policy:  Policy{Paths: []string{"policy"}, Deadline: 100 * time.Millisecond},
 		Limits: Limits{
 			MemoryMiB:    plugins.DefaultLimits.MemoryMiB,

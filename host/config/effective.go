@@ -56,6 +56,7 @@ func (c *Config) Effective() []Setting {
 	e.add("store.sync", c.Store.Sync)
 	e.add("store.min_free_mib", c.Store.MinFreeMiB)
 	e.add("store.retention", c.Store.Retention)
+	e.add("tickets.timeout", c.Tickets.Timeout)
 	e.add("policy.paths", c.Policy.Paths)
 	e.add("policy.deadline", c.Policy.Deadline)
 	e.add("policy.builtins", c.Policy.Builtins)
@@ -63,6 +64,8 @@ func (c *Config) Effective() []Setting {
 	for i := range c.Plugins {
 		e.plugin(element("plugin", i), &c.Plugins[i])
 	}
+	e.hostTools("client_tool", c.ClientTools, false)
+	e.hostTools("delegate_tool", c.DelegateTools, true)
 	e.add("limits.memory_mib", c.Limits.MemoryMiB)
 	e.add("limits.timeout", c.Limits.Timeout)
 	e.add("limits.output_mib", c.Limits.OutputMiB)
@@ -174,6 +177,29 @@ func literal(v any) string {
 		items := make([]string, len(v))
 		for i, s := range v {
 			items[i] = quote(s)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case json.RawMessage:
+		dec := json.NewDecoder(bytes.NewReader(v))
+		dec.UseNumber()
+		var doc any
+		if err := dec.Decode(&doc); err != nil {
+			return quote(string(v))
+		}
+		return literal(doc)
+	case map[string]any:
+		pairs := make([]string, 0, len(v))
+		for _, k := range sorted(v) {
+			pairs = append(pairs, child("", k)+" = "+literal(v[k]))
+		}
+		if len(pairs) == 0 {
+			return "{}"
+		}
+		return "{ " + strings.Join(pairs, ", ") + " }"
+	case []any:
+		items := make([]string, len(v))
+		for i, e := range v {
+			items[i] = literal(e)
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}

@@ -32,6 +32,22 @@ send = { policy = "idempotent", max_attempts = 5 }
 count = "wc"
 [limits]
 timeout = "90s"
+[tickets]
+timeout = "36h"
+[[client_tool]]
+id = "ask_user"
+description = "Asks"
+annotations = { read_only = true, "odd key" = [1, { a = 0.5 }] }
+[client_tool.input_schema]
+type = "object"
+required = ["q"]
+properties.q = { type = "string", maxLength = 100 }
+[client_tool.output_schema]
+[[delegate_tool]]
+id = "hand_over"
+parallel = false
+[[delegate_tool]]
+id = "side_by_side"
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +64,7 @@ trust.allow_unsigned = false # default
 store.sync = true # default
 store.min_free_mib = 64 # default
 store.retention = "2d" # host.toml:8
+tickets.timeout = "36h" # host.toml:27
 policy.paths = ["policy"] # default
 policy.deadline = "100ms" # default
 policy.builtins = [] # default
@@ -68,6 +85,17 @@ plugin[0].recovery.count = "replay_safe" # host.toml:20
 plugin[0].recovery.count.max_attempts = 3 # default
 plugin[0].recovery.send = "idempotent" # host.toml:21
 plugin[0].recovery.send.max_attempts = 5 # host.toml:21
+client_tool[0].id = "ask_user" # host.toml:29
+client_tool[0].description = "Asks" # host.toml:30
+client_tool[0].input_schema = { properties = { q = { maxLength = 100, type = "string" } }, required = ["q"], type = "object" } # host.toml:32
+client_tool[0].output_schema = {} # host.toml:36
+client_tool[0].annotations = { "odd key" = [1, { a = 0.5 }], read_only = true } # host.toml:31
+delegate_tool[0].id = "hand_over" # host.toml:38
+delegate_tool[0].description = "" # default
+delegate_tool[0].parallel = false # host.toml:39
+delegate_tool[1].id = "side_by_side" # host.toml:41
+delegate_tool[1].description = "" # default
+delegate_tool[1].parallel = true # default
 limits.memory_mib = 256 # default
 limits.timeout = "1m30s" # host.toml:25
 limits.output_mib = 16 # default

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -45,6 +47,18 @@ func TestProblems(t *testing.T) {
 		{"config value", plugin("[plugin.config]\nn = 1"), []string{`5: plugin[0].config.n: is an integer; write a string, such as n = "…"`}},
 		{"recovery value", plugin("[plugin.recovery]\nt = 3"), []string{`5: plugin[0].recovery.t: is an integer; write a policy such as "replay_safe", or { policy = "replay_safe", max_attempts = 3 }`}},
 
+		{"schema as a string", "[[client_tool]]\nid = \"a\"\ninput_schema = \"{}\"", []string{`4: client_tool[0].input_schema: is a string; write a JSON Schema as a table, such as { type = "object" }`}},
+		{"schema without JSON form", "[[client_tool]]\nid = \"a\"\noutput_schema = { maximum = inf }", []string{`4: client_tool[0].output_schema: has no JSON form: maximum: nan and inf have no JSON form; correct it`}},
+		{"schema of a delegation", "[[delegate_tool]]\nid = \"a\"\ninput_schema = { type = \"object\" }", []string{`4: delegate_tool[0].input_schema: is not a known key; remove it; known here are annotations, description, id, parallel`}},
+		{"one client tool", "[client_tool]\nid = \"a\"", []string{`2: client_tool: is a table; start each tool with [[client_tool]]`}},
+		{"tool without id", "[[client_tool]]\ndescription = \"x\"", []string{`2: client_tool[0]: has no id; add id = "…", the name the model sees`}},
+		{"tool with a bad id", "[[delegate_tool]]\nid = \"a b\"", []string{`3: delegate_tool[0].id: "a b" cannot be the name of a tool; write 1 to 64 characters of A-Z a-z 0-9 _ -`}},
+		{"tool twice", "[[client_tool]]\nid = \"a\"\n[[delegate_tool]]\nid = \"a\"", []string{`5: delegate_tool[0].id: is that of client_tool[0] too; give each tool a name of its own`}},
+		{"description that acts", "[[client_tool]]\nid = \"a\"\ndescription = \"\\u001b[2J\"", []string{`4: client_tool[0].description: is not usable: holds a control character, remove it; correct it`}},
+		{"not a schema", "[[client_tool]]\nid = \"a\"\n[client_tool.output_schema]\ntype = \"objekt\"", []string{`4: client_tool[0].output_schema: not a usable JSON Schema: /type: value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string' (enum); /type: got string, want array (type); correct the schema`}},
+		{"arguments that are no object", "[[client_tool]]\nid = \"a\"\n[client_tool.input_schema]\ntype = \"array\"", []string{`4: client_tool[0].input_schema: arguments are an object, write type = "object" at its top; correct the schema`}},
+		{"no time for tickets", "[tickets]\ntimeout = \"0s\"", []string{`3: tickets.timeout: is 0s; write a duration from 1s to 3650d`}},
+
 		{"no data_dir", "data_dir = \"\"", []string{`2: data_dir: is empty; name a file or folder`}},
 		{"key without file", "[trust]\nkeys = [{ plugins = [\"a\"] }]", []string{`3: trust.keys[0]: has no file; add file = "…"`}},
 		{"key twice", "[trust]\nkeys = [{ file = \"a\" }, { file = \"./a\" }]", []string{`3: trust.keys[1].file: is named by trust.keys[0] too; name each key once, with all its plugins`}},
@@ -52,7 +66,7 @@ func TestProblems(t *testing.T) {
 		{"bad pattern", "[trust]\nkeys = [{ file = \"a\", plugins = [\"[\"] }]", []string{`3: trust.keys[0].plugins[0]: "[" is not a pattern of plugin ids; write a plugin id, in which * stands for any part, such as "acme-*"`}},
 		{"bad revocation", "[trust]\nrevoked = [\"xyz\"]", []string{`3: trust.revoked[0]: "xyz" is neither a key id nor a manifest digest; write 16 hexadecimal digits for a key, 64 for a manifest`}},
 		{"no free space kept", "[store]\nmin_free_mib = 0", []string{`3: store.min_free_mib: is 0; write a number from 1 to 1073741824`}},
-		{"negative retention", "[store]\nretention = \"-5h\"", []string{`3: store.retention: is -5h; write a duration from 1h to 36500d`}},
+		{"negative retention", "[store]\nretention = \"-5h\"", []string{`3: store.retention: is -5h; write a duration from 1s to 36500d`}},
 		{"no policy", "[policy]\npaths = []", []string{`3: policy.paths: is empty, so every call would be blocked; name at least one policy file or folder, such as "policy"`}},
 		{"empty policy path", "[policy]\npaths = [\"\"]", []string{`3: policy.paths[0]: is empty; name a file or folder`}},
 		{"no deadline", "[policy]\ndeadline = \"0s\"", []string{`3: policy.deadline: is 0s; write a duration from 1ms to 1m`}},
@@ -149,5 +163,25 @@ func TestProblemsDoNotShowSecrets(t *testing.T) {
 	want := `host.toml:5: plugin[0].secrets.A: is a string; write where it comes from, such as { env = "NAME" } or { file = "…" }, never the secret itself`
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// A table that this release refuses is not hidden by a mistake somewhere else.
+func TestRefusedBesidesMistakes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "host.toml")
+	doc := "version = 1\n[sandbox]\ntier = \"docker\"\n[store]\nsynk = true\n[[plugin]]\npath = \"p\"\ngrant.hosts = [\"a\"]\n"
+	if err := os.WriteFile(file, []byte(doc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(file)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	var keys []string
+	for line := range strings.Lines(err.Error()) {
+		keys = append(keys, strings.Split(line, ": ")[1])
+	}
+	if got, want := strings.Join(keys, " "), "sandbox store.synk plugin[0].grant.hosts"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -21,9 +21,6 @@ func (c *Config) Unsupported() []Problem {
 	if c.Policy.RequireLog {
 		u.refuse("policy.require_log", "a log of decisions outside the ledger, and so requiring it,")
 	}
-	if c.Store.Retention != 0 {
-		u.warn("store.retention", "nothing is removed in this release: finished runs are kept for ever")
-	}
 	if c.lines["serve.bind"] != 0 || c.Serve != defaults().Serve {
 		u.warn("serve.bind", "nothing listens in this release")
 	}
@@ -31,13 +28,16 @@ func (c *Config) Unsupported() []Problem {
 }
 
 // Check refuses what would be misleading or unsafe to ignore. The error is an
-// *Error. Load calls it.
+// *Error. Load does the same.
 func (c *Config) Check() error {
-	refused := slices.DeleteFunc(c.Unsupported(), func(p Problem) bool { return p.Warning })
-	if len(refused) > 0 {
+	if refused := c.refused(); len(refused) > 0 {
 		return &Error{Problems: refused}
 	}
 	return nil
+}
+
+func (c *Config) refused() []Problem {
+	return slices.DeleteFunc(c.Unsupported(), func(p Problem) bool { return p.Warning })
 }
 
 // sandboxSet reports whether the operator wrote anything about sandboxes, be it the

@@ -19,6 +19,8 @@ func TestUnsupported(t *testing.T) {
 		{"empty sandbox", "[sandbox]", "", true},
 		{"everything that works", plugin + "config.a = \"b\"\nnames.t = \"n\"\nrecovery.t = \"replay_safe\"\n[limits]\nmemory_mib = 8\n[store]\nsync = false", "", true},
 		{"no retention", "[store]\nretention = \"0s\"", "", true},
+		{"retention", "[store]\nretention = \"30d\"", "", true},
+		{"tools of the host file", "[[client_tool]]\nid = \"a\"\n[[delegate_tool]]\nid = \"b\"\n[tickets]\ntimeout = \"1h\"", "", true},
 		{"no log required", "[policy]\nrequire_log = false", "", true},
 
 		{"registry", "[[plugin]]\noci = \"a/b@sha256:" + strings.Repeat("a", 64) + "\"", `3: plugin[0].oci: loading plugins from a registry is not available in this release; remove it and name a folder with path = "…"`, false},
@@ -31,7 +33,6 @@ func TestUnsupported(t *testing.T) {
 		{"sandbox requirement", "[sandbox.require]\nnetwork = \"none\"", "2: sandbox: running tools in a sandbox is not available in this release; remove it", false},
 		{"log required", "[policy]\nrequire_log = true", "3: policy.require_log: a log of decisions outside the ledger, and so requiring it, is not available in this release; remove it", false},
 
-		{"retention", "[store]\nretention = \"30d\"", "3: store.retention: nothing is removed in this release: finished runs are kept for ever; remove it, or keep it for a later release", true},
 		{"bind", "[serve]\nbind = \"127.0.0.1:8421\"", "3: serve.bind: nothing listens in this release; remove it, or keep it for a later release", true},
 	}
 	for _, tt := range tests {

@@ -42,6 +42,7 @@ func (c *Config) validate() []Problem {
 	v.trust()
 	v.between("store.min_free_mib", c.Store.MinFreeMiB, 1, maxDiskMiB)
 	v.retention()
+	v.within("tickets.timeout", c.Tickets.Timeout, time.Second, 10*365*day)
 	if len(c.Policy.Paths) == 0 {
 		v.bad("policy.paths", "is empty, so every call would be blocked", `name at least one policy file or folder, such as "policy"`)
 	}
@@ -58,6 +59,7 @@ func (c *Config) validate() []Problem {
 		v.plugin(element("plugin", i), &c.Plugins[i])
 	}
 	v.distinctPlugins()
+	v.hostTools()
 	v.between("limits.memory_mib", c.Limits.MemoryMiB, 1, maxMemoryMiB)
 	v.within("limits.timeout", c.Limits.Timeout, time.Millisecond, day)
 	v.between("limits.output_mib", c.Limits.OutputMiB, 1, maxOutputMiB)
@@ -157,7 +159,7 @@ func (v *validator) trust() {
 
 func (v *validator) retention() {
 	if r := v.c.Store.Retention; r != 0 {
-		v.within("store.retention", r, time.Hour, 100*365*day)
+		v.within("store.retention", r, time.Second, 100*365*day)
 	}
 }
 
