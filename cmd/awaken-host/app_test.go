@@ -161,7 +161,7 @@ func TestShellWord(t *testing.T) {
 		t.Fatal("a POSIX shell is needed on the PATH")
 	}
 	for _, s := range []string{"plain", "a b", "it's", "$(x)`y`", "-c", "", "a\nb", "ü", `\`, "*?[", "~/x", "a;b&c|d", "!h"} {
-		out, err := exec.Command(sh, "-c", "printf %s "+shellWord(s)).Output()
+		out, err := exec.Command(sh, "-c", "printf %s "+standard.ShellWord(s)).Output()
 		if err != nil || string(out) != s {
 			t.Errorf("%q became %q (%v)", s, out, err)
 		}

@@ -173,23 +173,12 @@ func (a *app) close(h *standard.Host) {
 
 // command is a command line to paste, with the flags that name the host file.
 func (a *app) command(name string, args ...string) string {
-	words := []string{"awaken-host", name, "-c", shellWord(a.config)}
+	words := []string{"awaken-host", name, "-c", standard.ShellWord(a.config)}
 	if a.dataDir != "" {
-		words = append(words, "--data-dir", shellWord(a.dataDir))
+		words = append(words, "--data-dir", standard.ShellWord(a.dataDir))
 	}
 	for _, arg := range args {
-		words = append(words, shellWord(arg))
+		words = append(words, standard.ShellWord(arg))
 	}
 	return strings.Join(words, " ")
-}
-
-// shellWord quotes s for a POSIX shell where that is needed.
-func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/=:@,+", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

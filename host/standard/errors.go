@@ -19,8 +19,8 @@ type setupError struct{ error }
 func (e setupError) Unwrap() error { return e.error }
 
 // ExitCode is the exit status for an error of this package or of a Host: 0 for
-// nil, 2 for what is wrong with usage, configuration, a plugin, the policy or the
-// submitted message, 1 for anything else.
+// nil, 2 for what is wrong with usage, configuration, a plugin, the policy, or the
+// submitted message or result, 1 for anything else.
 func ExitCode(err error) int {
 	if err == nil {
 		return 0
@@ -35,6 +35,7 @@ func ExitCode(err error) int {
 	}
 	for _, usage := range []error{
 		host.ErrMessage, batch.ErrBadID, batch.ErrInvalid, batch.ErrContent, batch.ErrOpen, batch.ErrStep, batch.ErrOwner, batch.ErrRecoveryPolicy,
+		batch.ErrResult,
 	} {
 		if errors.Is(err, usage) {
 			return 2

@@ -26,7 +26,7 @@ type InitReport struct {
 	Dir   string   `json:"dir"`
 	Files []string `json:"files"` // relative to Dir, sorted
 	KeyID string   `json:"key_id"`
-	Next  []string `json:"next"` // commands to try, in order
+	Next  []string `json:"next"` // command lines to try in a POSIX shell, in order
 }
 
 // Init makes a working host in dir: a host.toml, a starter policy with its tests,
@@ -72,9 +72,9 @@ func Init(dir string) (*InitReport, error) {
 	slices.Sort(names)
 	host := filepath.Join(dir, "host.toml")
 	return &InitReport{Dir: dir, Files: names, KeyID: id, Next: []string{
-		"awaken-host run -c " + host + " " + filepath.Join(dir, "batch.json"),
-		"awaken-host tools list -c " + host,
-		"awaken-host policy check -c " + host,
+		"awaken-host run -c " + ShellWord(host) + " " + ShellWord(filepath.Join(dir, "batch.json")),
+		"awaken-host tools list -c " + ShellWord(host),
+		"awaken-host policy check -c " + ShellWord(host),
 	}}, nil
 }
 

@@ -83,3 +83,19 @@ func TestInitKeepsTheSecretKeySecret(t *testing.T) {
 		t.Errorf(".gitignore %q, %v", ignored, err)
 	}
 }
+
+// What Init tells people to paste names its files also where a folder has a blank
+// in its name.
+func TestInitNextIsQuoted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "it's mine")
+	r, err := standard.Init(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range r.Next {
+		out, err := exec.Command("sh", "-c", "set -- "+line+`; for w; do printf '%s\n' "$w"; done`).Output()
+		if err != nil || !strings.Contains(string(out), "\n"+filepath.Join(dir, "host.toml")+"\n") {
+			t.Errorf("%s is read as\n%s%v", line, out, err)
+		}
+	}
+}

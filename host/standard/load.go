@@ -63,11 +63,38 @@ func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
 				fmt.Sprintf("plugin %s asks for more than it is granted; to grant it, add to its [[plugin]]:\n%s", l.Manifest.ID, lines)})
 		}
 	}
-	s, err := plugins.NewSnapshot(loaded)
+	declared, err := declaredPlugins(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := plugins.NewSnapshot(append(loaded, declared...))
 	if err != nil {
 		return nil, nil, err
 	}
 	return s, messages, nil
+}
+
+// declaredPlugins are those of the tools that the host file declares itself.
+func declaredPlugins(cfg *config.Config) ([]*plugins.Plugin, error) {
+	var out []*plugins.Plugin
+	for _, d := range []struct {
+		tools []plugins.HostTool
+		make  func([]plugins.HostTool) (*plugins.Plugin, error)
+	}{
+		{cfg.ClientTools, plugins.NewClientPlugin},
+		{cfg.DelegateTools, plugins.NewDelegatePlugin},
+	} {
+		if len(d.tools) == 0 {
+			continue
+		}
+		p, err := d.make(d.tools)
+		if err != nil {
+			return nil, err
+		}
+		p.Dir = cfg.File
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 func loadTrust(cfg *config.Config) (plugins.Trust, error) {

@@ -19,6 +19,13 @@ type (
 	Output    = batch.Output
 	Ticket    = batch.Ticket
 	Tool      = plugins.Tool
+
+	RunSummary     = host.RunSummary
+	EventView      = host.EventView
+	PruneReport    = host.PruneReport
+	Amendment      = batch.Amendment
+	ExternalResult = batch.ExternalResult
+	ContentBlock   = batch.ContentBlock
 )
 
 // Values of the fields above.
@@ -29,8 +36,11 @@ const (
 	PhaseCompleted = batch.PhaseCompleted
 	AnswerTool     = batch.AnswerTool
 
-	TicketPermission = batch.TicketPermission
-	TicketSchedule   = batch.TicketSchedule
+	TicketPermission     = batch.TicketPermission
+	TicketSchedule       = batch.TicketSchedule
+	TicketExternalResult = batch.TicketExternalResult
+
+	BlockText = batch.BlockText
 
 	EventBatchRequested    = batch.EventBatchRequested
 	EventCallExecuting     = batch.EventCallExecuting

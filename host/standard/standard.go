@@ -91,6 +91,8 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 		Logger:           o.Logger,
 		MaxArgumentBytes: cfg.Limits.MaxArgumentBytes(),
 		MaxOutputBytes:   cfg.Limits.OutputMiB << 20,
+		TicketTimeout:    cfg.Tickets.Timeout,
+		Retention:        cfg.Store.Retention,
 		Observe:          o.Observe,
 		Close: []func() error{
 			func() error { return runtime.Close(context.WithoutCancel(ctx)) },
