@@ -51,6 +51,10 @@ func (a *app) completeRuns(cmd *cobra.Command, args []string, _ string) (complet
 }
 
 func (a *app) completeTickets(cmd *cobra.Command, args []string, _ string) (completions, cobra.ShellCompDirective) {
+	kind := standard.TicketPermission
+	if cmd.Name() == "result" {
+		kind = standard.TicketExternalResult
+	}
 	return a.completeFromLedger(cmd, args, func(ctx context.Context, l *standard.Ledger) completions {
 		tickets, err := l.Tickets(ctx, false)
 		if err != nil {
@@ -58,7 +62,7 @@ func (a *app) completeTickets(cmd *cobra.Command, args []string, _ string) (comp
 		}
 		var found completions
 		for _, t := range tickets {
-			if t.Kind == standard.TicketPermission {
+			if t.Kind == kind {
 				found = append(found, cobra.CompletionWithDesc(string(t.ID), visibleLine(string(t.Tool)+" "+t.Prompt)))
 			}
 		}

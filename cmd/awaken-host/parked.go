@@ -12,12 +12,17 @@ import (
 
 // explainTickets says what a parked batch waits for and how to decide it.
 func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standard.Result, again string) {
-	run, err := h.Show(ctx, res.Run)
-	if err != nil {
-		a.say("%v", err)
-		return
-	}
+	runs := map[standard.RunID]*standard.RunView{}
 	for _, v := range res.Tickets {
+		run := runs[v.Run]
+		if run == nil {
+			var err error
+			if run, err = h.Show(ctx, v.Run); err != nil {
+				a.say("%v", err)
+				continue
+			}
+			runs[v.Run] = run
+		}
 		t, err := h.Ticket(ctx, v.Ticket)
 		if err != nil {
 			a.say("%v", err)
@@ -29,6 +34,7 @@ func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standar
 				lines = append(lines, fmt.Sprintf("  %-9s  %s", name, value))
 			}
 		}
+		add("for", string(run.Parent))
 		add("ticket", string(t.ID))
 		add("question", visibleLine(t.Prompt))
 		add("arguments", cut(visibleLine(argumentsOf(run, t)), maxShownArguments))
@@ -38,6 +44,9 @@ func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standar
 		case t.Kind == standard.TicketPermission:
 			add("approve", a.command("tickets approve", string(t.ID)))
 			add("deny", a.command("tickets deny", string(t.ID)))
+		case t.Kind == standard.TicketExternalResult:
+			add("fits", cut(outputSchema(h, t), maxShownArguments))
+			add("supply", a.command("tickets result", string(t.ID))+" --result FILE")
 		case again == "":
 			add("then", "the next awaken-host run continues it")
 		default:
@@ -47,12 +56,23 @@ func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standar
 	}
 }
 
+// outputSchema is what a result of the ticket's call has to fit, if the tool says so.
+func outputSchema(h *standard.Host, t *standard.Ticket) string {
+	tool, ok := h.Tool(t.Tool)
+	if !ok {
+		return ""
+	}
+	return visibleLine(string(tool.Spec.OutputSchema))
+}
+
 const maxShownArguments = 400
 
 func waitsFor(t *standard.Ticket) string {
 	switch {
 	case t.Kind == standard.TicketSchedule:
 		return "its time, " + t.DueAt.Local().Format(time.RFC3339)
+	case t.Kind == standard.TicketExternalResult:
+		return "a result from outside until " + t.Deadline.Local().Format(time.RFC3339)
 	case t.Quorum > 1:
 		return fmt.Sprintf("permission (%d of %d) until %s", len(t.Decisions), t.Quorum, t.Deadline.Local().Format(time.RFC3339))
 	case !t.Deadline.IsZero():

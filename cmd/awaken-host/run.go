@@ -26,9 +26,11 @@ OpenAI form (tool_calls) or in our own,
 and the answer is in the same one. First, whatever an earlier process left
 unfinished is continued.
 
-A call that waits for a person or for its time parks the batch: exit status 3, and
+A call that waits for a person, a client or its time parks the batch: exit status 3, and
 standard error tells the ticket and how to decide it. The same message again under
-the same --run and --step runs nothing twice: it continues or shows what is there.`,
+the same --run and --step runs nothing twice: it continues or shows what is there.
+Ctrl-C stops between two commits and cancels nothing: the next awaken-host run
+continues. To end a run for good: awaken-host runs cancel.`,
 		Example: `  awaken-host run batch.json
   awaken-host run -c host.toml --run chat-7 --principal alice batch.json
   agent | awaken-host run -o table -`,
@@ -66,9 +68,7 @@ func (s *submission) flags(a *app, cmd *cobra.Command) {
 	flags.StringVar(&s.agent, "agent", "", "which agent submits")
 	flags.StringArrayVar(&s.labels, "label", nil, "a label of the run as key=value, for policy; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("run", a.completeRuns)
-	for _, name := range []string{"step", "principal", "agent", "label"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	freeText(cmd, "step", "principal", "agent", "label")
 }
 
 func (s *submission) request(msg *standard.Message) (standard.Request, error) {

@@ -18,9 +18,9 @@ import (
 func (a *app) runsCommand() *cobra.Command {
 	cmd := a.onHost(group(&cobra.Command{
 		Use:   "runs",
-		Short: "See what ran, what is parked and what was interrupted",
+		Short: "See what ran, what is parked and what was interrupted, and end, amend and remove it",
 	}))
-	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand())
+	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsCancelCommand(), a.runsResolveCommand(), a.runsPruneCommand())
 	return cmd
 }
 
@@ -40,59 +40,112 @@ func (a *app) withLedger(ctx context.Context, use func(*standard.Ledger) error) 
 }
 
 func (a *app) runsListCommand() *cobra.Command {
-	return &cobra.Command{
+	var after string
+	var limit int
+	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the runs, newest first",
 		Long: `Lists the runs, newest first. A run is idle when all its steps are published,
 parked when a call waits on a ticket, interrupted when a step is open and waits on
-nothing: another process works on it, or one stopped. Nothing is executed.`,
+nothing: another process works on it, or one stopped; and cancelled when it was
+ended for good. Nothing is executed.
+
+With --limit or --after the list is a page in the order of ids: at most so many, after
+the id that the page before ended with. Ids that the host made sort by time, oldest
+first.`,
 		Example: `  awaken-host runs list
-  awaken-host runs list -o json`,
+  awaken-host runs list --limit 100 -o json
+  awaken-host runs list --limit 100 --after 20261130t181844-gjdgfzbuhu5vy`,
 		Args:              arguments(0, 0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.do(func(ctx context.Context, _ []string) error {
-			return a.withLedger(ctx, func(l *standard.Ledger) error {
-				runs, err := l.Runs(ctx)
-				if err != nil {
-					return err
-				}
-				if a.format == formatJSON {
-					return a.writeValue(runs)
-				}
-				t := &table{header: []string{"RUN", "STATUS", "STEPS", "PRINCIPAL", "AGENT", "BEGAN", "CHANGED"}}
-				for _, r := range runs {
-					t.add(string(r.Run), string(r.Status), strconv.Itoa(r.Steps), r.Principal, r.Agent, clock(r.CreatedAt), clock(r.UpdatedAt))
-				}
-				return a.writeTable(t, "there are no runs")
-			})
-		}),
 	}
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many, in the order of ids")
+	cmd.Flags().StringVar(&after, "after", "", "only ids after this one, in their order")
+	freeText(cmd, "limit", "after")
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) error {
+		if limit < 0 {
+			return usagef("--limit %d: a number from 1 is needed", limit)
+		}
+		return a.withLedger(ctx, func(l *standard.Ledger) error {
+			list := l.Runs
+			if limit > 0 || after != "" {
+				list = func(ctx context.Context) ([]standard.RunSummary, error) {
+					return l.RunsPage(ctx, standard.RunID(after), limit)
+				}
+			}
+			runs, err := list(ctx)
+			if err != nil {
+				return err
+			}
+			if a.format == formatJSON {
+				return a.writeValue(runs)
+			}
+			t := &table{header: []string{"RUN", "STATUS", "STEPS", "PRINCIPAL", "AGENT", "BEGAN", "CHANGED"}}
+			for _, r := range runs {
+				t.add(string(r.Run), string(r.Status), strconv.Itoa(r.Steps), r.Principal, r.Agent, clock(r.CreatedAt), clock(r.UpdatedAt))
+			}
+			if err := a.writeTable(t, "there are no runs"); err != nil {
+				return err
+			}
+			if n := len(runs); limit > 0 && n == limit {
+				a.tell("there may be more: --after %s", runs[n-1].Run)
+			}
+			return nil
+		})
+	})
+	return cmd
 }
 
 func (a *app) runsShowCommand() *cobra.Command {
-	return &cobra.Command{
+	state := false
+	cmd := &cobra.Command{
 		Use:   "show RUN",
 		Short: "Show a run: its calls, their decisions, outcomes and tickets, and its state",
-		Long: `Shows a run: its calls with their outcomes, its tickets and its published state.
-With -o json everything that is committed, policy's decisions included. Nothing is
-executed.`,
+		Long: `Shows a run: its calls with their outcomes, its tickets, what people found out
+about indeterminate calls, and its published state. With -o json everything that is
+committed, policy's decisions included. With --state the published state alone.
+Nothing is executed.`,
 		Example: `  awaken-host runs show chat-7
-  awaken-host runs show chat-7 -o json`,
+  awaken-host runs show chat-7 -o json
+  awaken-host runs show chat-7 --state`,
 		Args:              arguments(1, 1, "one run id"),
 		ValidArgsFunction: a.completeRuns,
-		RunE: a.do(func(ctx context.Context, args []string) error {
-			return a.withLedger(ctx, func(l *standard.Ledger) error {
-				run, err := l.Show(ctx, standard.RunID(args[0]))
-				if err != nil {
-					return err
-				}
-				if a.format == formatJSON {
-					return a.writeValue(run)
-				}
-				return a.writeRun(run, a.languages(ctx))
-			})
-		}),
 	}
+	cmd.Flags().BoolVar(&state, "state", false, "the published state alone")
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
+		return a.withLedger(ctx, func(l *standard.Ledger) error {
+			run, err := l.Show(ctx, standard.RunID(args[0]))
+			switch {
+			case err != nil:
+				return err
+			case state && a.format == formatJSON:
+				return a.writeValue(run.State)
+			case state:
+				return a.writeTable(stateTable(run), "run "+args[0]+" has no published state")
+			case a.format == formatJSON:
+				return a.writeValue(run)
+			}
+			return a.writeRun(run, a.languages(ctx))
+		})
+	})
+	return cmd
+}
+
+func stateTable(run *standard.RunView) *table {
+	t := &table{cut: true}
+	for _, k := range slices.Sorted(maps.Keys(run.State)) {
+		t.add(k, string(run.State[k]))
+	}
+	return t
+}
+
+func amendmentTable(run *standard.RunView) *table {
+	t := &table{cut: true}
+	for i := range run.Amendments {
+		e := &run.Amendments[i]
+		t.add(clock(e.Time), string(e.CallID), string(e.Tool), note(e))
+	}
+	return t
 }
 
 func (a *app) writeRun(run *standard.RunView, languages map[string]string) error {
@@ -113,6 +166,10 @@ func (a *app) writeRun(run *standard.RunView, languages map[string]string) error
 	}
 	pair("labels", strings.Join(labels, ", "))
 	pair("began", clock(run.CreatedAt))
+	pair("delegated by", string(run.Parent))
+	if c := run.Cancelled; c != nil {
+		pair("cancelled", strings.TrimSuffix(clock(c.At)+" by "+c.By+": "+c.Reason, ": "))
+	}
 	b.WriteString(head.render(a.width))
 
 	for i := range run.Batches {
@@ -120,18 +177,23 @@ func (a *app) writeRun(run *standard.RunView, languages map[string]string) error
 		_, _ = fmt.Fprintf(&b, "\nstep %s, %s, requested %s\n", visibleLine(stepOf(string(v.Batch))), v.Phase, clock(v.RequestedAt))
 		b.WriteString(callTable(v, languages, false).render(a.width))
 	}
+	if len(run.Amendments) > 0 {
+		b.WriteString("\nfound out about indeterminate calls\n")
+		b.WriteString(amendmentTable(run).render(a.width))
+	}
 	if len(run.State) > 0 {
 		b.WriteString("\nstate\n")
-		t := &table{cut: true}
-		for _, k := range slices.Sorted(maps.Keys(run.State)) {
-			t.add(k, string(run.State[k]))
-		}
-		b.WriteString(t.render(a.width))
+		b.WriteString(stateTable(run).render(a.width))
 	}
 	return a.write([]byte(b.String()))
 }
 
 func stepOf(batch string) string { return batch[strings.LastIndexByte(batch, '/')+1:] }
+
+func runOf(operation string) string {
+	run, _, _ := strings.Cut(operation, "/")
+	return run
+}
 
 // languages are those of the tools in force, by name. A run outlives its tools,
 // so that one that is gone, or cannot be loaded now, has none.

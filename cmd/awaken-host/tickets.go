@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os/user"
 	"strings"
@@ -18,9 +17,9 @@ func (a *app) ticketsCommand() *cobra.Command {
 	cmd := a.onHost(group(&cobra.Command{
 		Use:     "tickets",
 		Aliases: []string{"ticket"},
-		Short:   "See and decide what waits for a person",
+		Short:   "See and answer what waits for a person, a client or a time",
 	}))
-	cmd.AddCommand(a.ticketsListCommand(), a.decideCommand(true), a.decideCommand(false))
+	cmd.AddCommand(a.ticketsListCommand(), a.decideCommand(true), a.decideCommand(false), a.ticketsResultCommand())
 	return cmd
 }
 
@@ -110,9 +109,7 @@ submitted the call, and one about other arguments are refused.`,
 	flags.StringVar(&answer.By, "by", "", "who decides (default: the user of this process)")
 	flags.StringVar(&answer.Reason, "reason", "", "why, for the record and for the model")
 	flags.StringVar(&answer.ArgumentDigest, "arguments-sha256", "", "decide only if this is the digest of the call's arguments, in hex")
-	for _, name := range []string{"by", "reason", "arguments-sha256"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	freeText(cmd, "by", "reason", "arguments-sha256")
 	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
 		given := answer
 		given.Approve = approve
@@ -120,39 +117,14 @@ submitted the call, and one about other arguments are refused.`,
 		if sum, err := hex.DecodeString(given.ArgumentDigest); err != nil || len(sum) != 0 && len(sum) != sha256.Size {
 			return usagef("--arguments-sha256 %s: 64 hex digits are needed", given.ArgumentDigest)
 		}
-		if given.By == "" {
-			var err error
-			if given.By, err = currentUser(); err != nil {
-				return err
-			}
+		var err error
+		if given.By, err = nameOr(given.By); err != nil {
+			return err
 		}
-		return a.decide(ctx, standard.TicketID(args[0]), given)
+		id := standard.TicketID(args[0])
+		return a.onTicket(ctx, id, func(h *standard.Host) (*standard.Result, error) { return h.Decide(ctx, id, given) })
 	})
 	return cmd
-}
-
-func (a *app) decide(ctx context.Context, id standard.TicketID, answer standard.TicketAnswer) error {
-	o := a.options()
-	p := a.newProgress(&standard.Message{})
-	o.Observe = p.observe
-	h, err := standard.Open(ctx, a.config, o)
-	if err != nil {
-		return err
-	}
-	defer a.close(h)
-	// Not started: a decision continues its own batch and no other.
-	res, err := h.Decide(ctx, id, answer)
-	if err != nil && res == nil {
-		return a.interrupted(ctx, err, fmt.Sprintf("see whether ticket %s is decided with: %s; the next awaken-host run continues its batch",
-			id, a.command("tickets list", "--all")))
-	}
-	if werr := a.writeResult(ctx, h, res); werr != nil {
-		return errors.Join(err, werr)
-	}
-	if err != nil { // too late, and the batch went on without it
-		return err
-	}
-	return a.settled(ctx, h, res, "")
 }
 
 // currentUser is the name of the user of this process, its number where it has no

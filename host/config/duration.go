@@ -11,9 +11,9 @@ const day = 24 * time.Hour
 
 var errDuration = errors.New("not a duration")
 
-// parseDuration reads Go's durations and, before them, a number of days of 24
+// ParseDuration reads Go's durations and, before them, a number of days of 24
 // hours: "100ms", "60s", "30d", "1d12h".
-func parseDuration(s string) (time.Duration, error) {
+func ParseDuration(s string) (time.Duration, error) {
 	days, rest, found := strings.Cut(s, "d")
 	if !found {
 		d, err := time.ParseDuration(s)
@@ -37,8 +37,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return d + tail, nil
 }
 
-// formatDuration writes what parseDuration reads, as short as a person would.
-func formatDuration(d time.Duration) string {
+// FormatDuration writes what ParseDuration reads, as short as a person would.
+func FormatDuration(d time.Duration) string {
 	if d >= day && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}

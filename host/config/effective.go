@@ -172,7 +172,7 @@ func literal(v any) string {
 	case string:
 		return quote(v)
 	case time.Duration:
-		return quote(formatDuration(v))
+		return quote(FormatDuration(v))
 	case []string:
 		items := make([]string, len(v))
 		for i, s := range v {

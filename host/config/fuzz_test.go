@@ -77,13 +77,13 @@ func FuzzDuration(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		d, err := parseDuration(s)
+		d, err := ParseDuration(s)
 		if err != nil {
 			return
 		}
-		again, err := parseDuration(formatDuration(d))
+		again, err := ParseDuration(FormatDuration(d))
 		if err != nil || again != d {
-			t.Fatalf("%q is %d ns, written as %q, which is %d ns: %v", s, d, formatDuration(d), again, err)
+			t.Fatalf("%q is %d ns, written as %q, which is %d ns: %v", s, d, FormatDuration(d), again, err)
 		}
 	})
 }

@@ -117,7 +117,7 @@ func (t *table) duration(key string, dst *time.Duration) {
 		t.r.bad(path, "is "+kind(v), remedy)
 		return
 	}
-	d, err := parseDuration(s)
+	d, err := ParseDuration(s)
 	if err != nil {
 		t.r.bad(path, fmt.Sprintf("%q is not a duration", clip(s)), remedy)
 		return

@@ -81,7 +81,7 @@ func (v *validator) between(key string, n, least, most int) {
 
 func (v *validator) within(key string, d, least, most time.Duration) {
 	if d < least || d > most {
-		v.bad(key, "is "+formatDuration(d), fmt.Sprintf("write a duration from %s to %s", formatDuration(least), formatDuration(most)))
+		v.bad(key, "is "+FormatDuration(d), fmt.Sprintf("write a duration from %s to %s", FormatDuration(least), FormatDuration(most)))
 	}
 }
 

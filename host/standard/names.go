@@ -47,4 +47,6 @@ const (
 	EventCallAwaiting      = batch.EventCallAwaiting
 	EventCallCompleted     = batch.EventCallCompleted
 	EventCallIndeterminate = batch.EventCallIndeterminate
+	EventCallAmended       = batch.EventCallAmended
+	EventTicketDecided     = batch.EventTicketDecided
 )
