@@ -233,7 +233,7 @@ func TestOutputsThatBreakTheContract(t *testing.T) {
 		"not UTF-8":        {text("\xff"), "completed/tool!: x returned an invalid output: content block 0"},
 		"bad JSON":         {&batch.Output{Content: []batch.ContentBlock{batch.JSONBlock([]byte("NaN"))}}, "completed/tool!: x returned an invalid output"},
 		"two in one block": {&batch.Output{Content: []batch.ContentBlock{{Type: batch.BlockText, Text: "a", URI: "b"}}}, "completed/tool!: x returned an invalid output"},
-		"another call's":   {&batch.Output{CallID: "c9", Content: text("mine").Content}, "completed/tool: mine"},
+		"another call's":   {&batch.Output{CallID: "c9", Content: text("mine").Content}, `indeterminate!: outcome unknown: the host failed after the call was dispatched (attempt 1): execution: the executor returned the output of call "c9"`},
 		"error with state": {&batch.Output{IsError: true, State: []batch.Command{{Op: batch.OpSet, Key: "n", Value: []byte("1")}}}, "completed/tool!: "},
 		"undeclared key":   {&batch.Output{State: []batch.Command{{Op: batch.OpSet, Key: "z", Value: []byte("1")}}}, `completed/tool!: x: state command 0 (set "z"): the key is not declared; none`},
 		"half valid state": {&batch.Output{State: []batch.Command{

@@ -80,6 +80,10 @@ func (s *session) callFor(ctx context.Context, i int) (*Call, error) {
 // outcome commits what came of an attempt.
 func (s *session) outcome(ctx context.Context, i int, tool Tool, out *Output, err error) (next, error) {
 	cs := &s.b.Calls[i]
+	if err == nil && out.CallID != "" && out.CallID != cs.Call.ID {
+		// Whose it is, and what this call did, is not known.
+		err = &ToolError{Kind: ToolErrorExecution, Msg: fmt.Sprintf("the executor returned the output of call %q", string(out.CallID))}
+	}
 	if err == nil {
 		st, err := s.state(ctx)
 		if err != nil {
