@@ -33,7 +33,8 @@ func (e *Engine) Cancel(ctx context.Context, run RunID, by, reason string) (*Bat
 		return nil, err
 	}
 	if r.Cancelled != nil {
-		return nil, r.errCancelled()
+		// An earlier cancel may have been cut short between the run and its children.
+		return nil, errors.Join(r.errCancelled(), e.cancelChildren(ctx, r))
 	}
 	release := e.stops.ask(run)
 	s, err := e.seal(ctx, run, &Cancellation{By: by, Reason: reason, At: e.now()})
@@ -41,18 +42,66 @@ func (e *Engine) Cancel(ctx context.Context, run RunID, by, reason string) (*Bat
 	if err != nil || s.b == nil {
 		return nil, err
 	}
-	b := s.b
 	e.resumeParent(ctx, s)
+	return s.b, e.cancelChildren(ctx, s.run)
+}
+
+// cancelChildren cancels the children of a cancelled run's last batch that are not
+// finished.
+func (e *Engine) cancelChildren(ctx context.Context, parent *Run) error {
+	if parent.LastStep == 0 {
+		return nil
+	}
+	b, err := e.o.Store.Batch(ctx, parent.ID, parent.LastStep)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for i := range b.Calls {
-		if c := &b.Calls[i]; c.Pin.Delegate && c.Phase == PhaseIndeterminate {
-			_, err := e.Cancel(ctx, ChildRunID(c.Call.Operation()), by, "its parent "+string(run)+" was cancelled")
-			if err != nil && !errors.Is(err, ErrCancelled) && !errors.Is(err, ErrNotFound) {
-				errs = append(errs, err)
-			}
+		c := &b.Calls[i]
+		if !c.Pin.Delegate || c.Phase != PhaseIndeterminate {
+			continue
+		}
+		child, err := e.o.Store.Run(ctx, ChildRunID(c.Call.Operation()))
+		if err == nil && (child.OpenStep != 0 || child.Cancelled != nil) {
+			_, err = e.cancelChild(ctx, child.ID, parent)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			errs = append(errs, err)
 		}
 	}
-	return b, errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+// cancelChild cancels a child run in the name of who cancelled its parent.
+func (e *Engine) cancelChild(ctx context.Context, child RunID, parent *Run) (*Batch, error) {
+	b, err := e.Cancel(ctx, child, parent.Cancelled.By, "its parent "+string(parent.ID)+" was cancelled")
+	if errors.Is(err, ErrCancelled) {
+		err = nil
+	}
+	return b, err
+}
+
+// cancelOrphan cancels a run whose parent was cancelled by a process that stopped
+// before it came to the children. It reports whether there was one to cancel.
+func (e *Engine) cancelOrphan(ctx context.Context, run RunID) (bool, error) {
+	r, err := e.o.Store.Run(ctx, run)
+	if err != nil || r.Parent == "" || r.OpenStep == 0 {
+		return false, err
+	}
+	id, err := r.Parent.run()
+	if err != nil {
+		return false, err
+	}
+	parent, err := e.o.Store.Run(ctx, id)
+	if errors.Is(err, ErrNotFound) || err == nil && parent.Cancelled == nil {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = e.cancelChild(ctx, run, parent)
+	return true, err
 }
 
 // seal commits the cancellation; the session has the sealed batch, if one was open.

@@ -254,6 +254,9 @@ func (e *Engine) recoverBatch(ctx context.Context, id BatchID) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if orphan, err := e.cancelOrphan(ctx, run); orphan || err != nil {
+		return orphan, err
+	}
 	b, err := e.o.Store.Batch(ctx, run, step)
 	if err != nil {
 		return false, err
