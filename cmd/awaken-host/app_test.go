@@ -49,6 +49,15 @@ func TestWrongUsage(t *testing.T) {
 		{"unknown tool", []string{"tools", "call", "-c", config, "hello__gret"}, "did you mean hello__greet"},
 		{"arguments that are not JSON", []string{"tools", "call", "-c", config, "hello__greet", "{"}, "not valid JSON"},
 		{"digest that is none", []string{"tickets", "approve", "-c", config, "tk-a", "--arguments-sha256", "abc"}, "64 hex digits"},
+		{"result that is not named", []string{"tickets", "result", "-c", config, "tk-a"}, "--result FILE is needed"},
+		{"amendment without an answer", []string{"runs", "resolve", "-c", config, "r", "c"}, "either --result FILE or --failed"},
+		{"amendment with both", []string{"runs", "resolve", "-c", config, "r", "c", "--failed", "--result", "x"}, "either --result FILE or --failed"},
+		{"text of nothing", []string{"runs", "resolve", "-c", config, "r", "c", "--failed", "--text"}, "--text goes with --result"},
+		{"no age", []string{"runs", "prune", "-c", config}, "has no store.retention"},
+		{"odd age", []string{"runs", "prune", "-c", config, "--older-than", "1 month"}, "such as 30d"},
+		{"negative limit", []string{"runs", "events", "-c", config, "r", "--limit", "-1"}, "a number from 1"},
+		{"negative number", []string{"runs", "events", "-c", config, "r", "--after", "-1"}, "--after"},
+		{"negative page", []string{"runs", "list", "-c", config, "--limit", "-1"}, "a number from 1"},
 		{"no key", []string{"plugin", "sign", "."}, "--key is needed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

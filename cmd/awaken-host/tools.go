@@ -44,7 +44,7 @@ type toolView struct {
 	Description  string           `json:"description"`
 	Plugin       string           `json:"plugin"`
 	Version      string           `json:"version"`
-	Digest       string           `json:"digest"` // of the manifest
+	Digest       string           `json:"digest"` // of the manifest, or of the definitions in the host file
 	TrustedBy    string           `json:"trusted_by"`
 	Signer       string           `json:"signer,omitempty"`
 	Dir          string           `json:"dir"`
@@ -183,6 +183,15 @@ func (v *toolView) table() *table {
 	t := &table{}
 	t.add("tool", v.Name)
 	t.add("description", v.Description)
+	if v.ABI == "" { // a tool of the host file has no module, and uses nothing
+		t.add("declared in", v.Dir)
+		t.add("definitions", "sha256 "+v.Digest)
+		t.add("runs in", v.Target)
+		v.addAnnotations(t)
+		t.add("input", string(v.InputSchema))
+		t.add("output", string(v.OutputSchema))
+		return t
+	}
 	t.add("plugin", v.Plugin+" "+v.Version+" in "+v.Dir)
 	trust := v.TrustedBy
 	if v.Signer != "" {
@@ -194,10 +203,7 @@ func (v *toolView) table() *table {
 	t.add("runs in", v.Target)
 	t.add("isolation", v.Isolation)
 	t.add("recovery", v.Policy+" (the tool can promise "+v.Capability+")")
-	for _, k := range slices.Sorted(maps.Keys(v.Annotations)) {
-		value, _ := json.Marshal(v.Annotations[k])
-		t.add("annotation", k+" = "+string(value))
-	}
+	v.addAnnotations(t)
 	c := v.Capabilities
 	t.add("memory", strconv.Itoa(c.MemoryMiB)+" MiB")
 	t.add("timeout", strconv.FormatInt(c.TimeoutMS, 10)+" ms")
@@ -212,4 +218,11 @@ func (v *toolView) table() *table {
 	t.add("input", string(v.InputSchema))
 	t.add("output", string(v.OutputSchema))
 	return t
+}
+
+func (v *toolView) addAnnotations(t *table) {
+	for _, k := range slices.Sorted(maps.Keys(v.Annotations)) {
+		value, _ := json.Marshal(v.Annotations[k])
+		t.add("annotation", k+" = "+string(value))
+	}
 }

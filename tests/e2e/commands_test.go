@@ -153,6 +153,27 @@ func checkJSON(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// lines FILE PATH VALUES compares the value at PATH in each line, which are JSON
+// values; a dash stands for one that is not there.
+func checkLines(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 3, "lines FILE PATH VALUE,VALUE…")
+	var values []string
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		v, err := decode(line)
+		if err != nil {
+			ts.Fatalf("%s: %q is not JSON: %v", args[0], line, err)
+		}
+		text := "-"
+		if v, err = lookup(v, args[1]); err == nil {
+			text = fmt.Sprint(v)
+		}
+		values = append(values, text)
+	}
+	if got := strings.Join(values, ","); got != args[2] {
+		ts.Fatalf("%s: %s is %s", args[0], args[1], got)
+	}
+}
+
 // keys FILE PATH NAMES compares the keys of the object at PATH, in their order.
 func checkKeys(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 3, "keys FILE PATH NAME,NAME…")

@@ -126,6 +126,7 @@ func TestScripts(t *testing.T) {
 			"exits":  exits,
 			"plugin": copyPlugin,
 			"json":   checkJSON,
+			"lines":  checkLines,
 			"keys":   checkKeys,
 			"setenv": setFromJSON,
 			"tamper": tamper,
