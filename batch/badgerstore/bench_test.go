@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -207,7 +208,7 @@ func benchEntries(b *testing.B) (request, move []entry) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		txn := s.db.NewTransaction(false)
+		txn := s.db.NewTransactionAt(math.MaxUint64, false)
 		defer txn.Discard()
 		entries, err := ch.plan(&view{txn: txn})
 		if err != nil {

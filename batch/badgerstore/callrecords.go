@@ -7,7 +7,7 @@ import (
 )
 
 // encodePayload encodes what never changes of a batch.
-func encodePayload(b *batch.Batch) ([]byte, error) {
+func encodePayload(b *batch.Batch) (encoded, error) {
 	size := 256 + len(b.Message)
 	for i := range b.Calls {
 		size += 320 + len(b.Calls[i].Call.Arguments)
@@ -34,7 +34,7 @@ func encodePayload(b *batch.Batch) ([]byte, error) {
 		e.bool(p.Client)
 		e.bool(p.Delegate)
 	}
-	return e.record()
+	return e.seal()
 }
 
 // decodePayload returns the batch as it was requested, without its phase.
@@ -69,7 +69,7 @@ func decodePayload(run batch.RunID, step int, rec []byte) (*batch.Batch, error) 
 }
 
 // encodeCall encodes what changes of a call.
-func encodeCall(c *batch.CallState) ([]byte, error) {
+func encodeCall(c *batch.CallState) (encoded, error) {
 	size := 192
 	if c.Output != nil {
 		size += c.Output.Size() + 64*(len(c.Output.Content)+len(c.Output.State))
@@ -87,7 +87,7 @@ func encodeCall(c *batch.CallState) ([]byte, error) {
 	if c.Output != nil {
 		putOutput(e, c.Output)
 	}
-	return e.record()
+	return e.seal()
 }
 
 // decodeCall fills the changing part of c from its record.
@@ -171,7 +171,7 @@ func getGrant(d *decoder) *batch.Grant {
 	}
 }
 
-func encodeDecision(r *batch.DecisionRecord) ([]byte, error) {
+func encodeDecision(r *batch.DecisionRecord) (encoded, error) {
 	e := newRecord(kindDecision, 512+len(r.Input))
 	putString(e, r.Operation)
 	e.int(r.Seq)
@@ -200,7 +200,7 @@ func encodeDecision(r *batch.DecisionRecord) ([]byte, error) {
 	}
 	e.int(int(r.Elapsed))
 	e.bytes(r.Input)
-	return e.record()
+	return e.seal()
 }
 
 func decodeDecision(rec []byte) (*batch.DecisionRecord, error) {

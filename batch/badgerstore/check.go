@@ -34,32 +34,32 @@ type cleanMark struct {
 	Files   map[string]int64 `json:"files"` // size in bytes by name
 }
 
-// checkFiles reports the first damaged file. It is called under the owner's lock
-// and before Badger opens the folder.
-func checkFiles(dir string) error {
+// checkFiles reports the first damaged file, or whether the store was closed in
+// order. It is called under the owner's lock and before Badger opens the folder.
+func checkFiles(dir string) (clean bool, err error) {
 	fail := func(name, format string, a ...any) error {
 		return fmt.Errorf("store %s: %w: file %s %s: %s", dir, batch.ErrCorrupt, filepath.Join(dir, name), fmt.Sprintf(format, a...), remedy)
 	}
 	sizes, err := dataFiles(dir)
 	if err != nil {
-		return fmt.Errorf("store %s: %w", dir, err)
+		return false, fmt.Errorf("store %s: %w", dir, err)
 	}
 	marked, err := checkClean(dir, sizes, fail)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(sizes) == 0 {
-		return nil
+		return marked, nil
 	}
 	if _, ok := sizes[badger.ManifestFilename]; !ok {
-		return fail(badger.ManifestFilename, "is missing")
+		return false, fail(badger.ManifestFilename, "is missing")
 	}
 	manifest, err := readManifest(filepath.Join(dir, badger.ManifestFilename))
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("store %s: %w", dir, err)
+		return false, fmt.Errorf("store %s: %w", dir, err)
 	}
 	if err != nil {
-		return fail(badger.ManifestFilename, "is damaged (%v)", err)
+		return false, fail(badger.ManifestFilename, "is damaged (%v)", err)
 	}
 	known, now := readVerified(dir), time.Now()
 	whole := make(map[string]verifiedTable, len(manifest.Tables))
@@ -68,16 +68,16 @@ func checkFiles(dir string) error {
 		name := filepath.Base(path)
 		fi, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fail(name, "is missing")
+			return false, fail(name, "is missing")
 		}
 		if err != nil {
-			return fmt.Errorf("store %s: %w", dir, err)
+			return false, fmt.Errorf("store %s: %w", dir, err)
 		}
 		if whole[name] = known[name]; whole[name].trusts(fi, now) {
 			continue
 		}
 		if err := checkTable(path, id, m); err != nil {
-			return fail(name, "is damaged (%v)", err)
+			return false, fail(name, "is damaged (%v)", err)
 		}
 		whole[name] = verifiedTable{Size: fi.Size(), Modified: fi.ModTime(), At: now}
 	}
@@ -85,10 +85,10 @@ func checkFiles(dir string) error {
 	if marked {
 		// The mark must be gone, on disk too, before anything changes.
 		if err := errors.Join(os.Remove(filepath.Join(dir, cleanFile)), syncFolder(dir)); err != nil {
-			return fmt.Errorf("store %s: %w", dir, err)
+			return false, fmt.Errorf("store %s: %w", dir, err)
 		}
 	}
-	return nil
+	return marked, nil
 }
 
 // dataFiles are Badger's files in dir, with their sizes.

@@ -132,11 +132,24 @@ func TestDamagedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	large, err := filepath.Glob(filepath.Join(fixture, filesFolder, "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	kinds := map[string]int{}
-	for _, path := range names {
-		name := filepath.Base(path)
+	for _, path := range append(names, large...) {
+		name, err := filepath.Rel(fixture, path)
+		if err != nil {
+			t.Fatal(err)
+		}
 		kind := filepath.Ext(name)
-		if kind == "" {
+		switch {
+		case name == filesFolder:
+			continue
+		case kind != "":
+		case filepath.Dir(name) != ".":
+			kind = filesFolder
+		default:
 			kind = name
 		}
 		if kinds[kind]++; kinds[kind] > 2 || name == "OWNER" || name == verifiedFile {
@@ -163,7 +176,7 @@ func TestDamagedFiles(t *testing.T) {
 			})
 		}
 	}
-	for _, kind := range []string{".sst", ".vlog", "MANIFEST", "KEYREGISTRY", "CLEAN"} {
+	for _, kind := range []string{".sst", ".vlog", "MANIFEST", "KEYREGISTRY", "CLEAN", filesFolder} {
 		if kinds[kind] == 0 {
 			t.Errorf("the fixture has no %s", kind)
 		}
@@ -256,15 +269,16 @@ func TestDamagedRecords(t *testing.T) {
 				if err := errors.Join(s.Commit(ctx, c), s.Commit(ctx, j.move())); err != nil {
 					t.Fatal(err)
 				}
-				err := s.db.Update(func(txn *badger.Txn) error {
-					rec, err := (&view{txn: txn}).get(tt.key)
+				err := s.view("", func(v *view) error {
+					rec, err := v.get(tt.key)
 					if err != nil || rec == nil {
 						return fmt.Errorf("record %q: %v, %w", tt.key, rec, err)
 					}
-					if damage == nil {
-						return txn.Delete(tt.key)
+					e := entry{key: tt.key}
+					if damage != nil {
+						e.value = damage(rec)
 					}
-					return txn.Set(tt.key, damage(rec))
+					return s.writer.submit(ctx, certain{e}, s.writeGroup)
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -297,9 +311,7 @@ func TestUnknownSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.db.Update(func(txn *badger.Txn) error {
-		return txn.Set(schemaKey, []byte("\x01M{\"version\": 99}"))
-	})
+	err = s.writer.submit(context.Background(), certain{{schemaKey, []byte("\x01M{\"version\": 99}")}}, s.writeGroup)
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +361,7 @@ func TestVerifiedTables(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := copyFolder(t, fixture)
 			path := filepath.Join(dir, name)
-			if err := checkFiles(dir); err != nil {
+			if _, err := checkFiles(dir); err != nil {
 				t.Fatal(err)
 			}
 			known := readVerified(dir)
@@ -378,7 +390,7 @@ func TestVerifiedTables(t *testing.T) {
 			if err := os.Chtimes(path, fi.ModTime(), fi.ModTime()); err != nil {
 				t.Fatal(err)
 			}
-			if err := checkFiles(dir); errors.Is(err, batch.ErrCorrupt) != tt.verifies {
+			if _, err := checkFiles(dir); errors.Is(err, batch.ErrCorrupt) != tt.verifies {
 				t.Fatalf("verified is %v, want %v: %v", err != nil, tt.verifies, err)
 			}
 		})

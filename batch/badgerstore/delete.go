@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -37,6 +38,7 @@ func (s *Store) Delete(ctx context.Context, run batch.RunID, expect uint64) erro
 	if err := s.writer.submit(ctx, d, s.writeGroup); err != nil {
 		return fmt.Errorf("run %s: %w", run, err)
 	}
+	s.files.removeUnused(d.left)
 	if d.mark {
 		return s.sweep(context.WithoutCancel(ctx), run)
 	}
@@ -49,6 +51,7 @@ type deletion struct {
 	seen    uint64 // version that Badger gave the head
 	mark    bool   // too large for one transaction
 	entries []entry
+	left    []digest
 }
 
 func (d *deletion) look(ctx context.Context, v *view, expect uint64, most limits) error {
@@ -66,13 +69,13 @@ func (d *deletion) look(ctx context.Context, v *view, expect uint64, most limits
 		return damaged(runKey(d.run), err)
 	}
 	d.seen = item.Version()
-	var more bool
-	if d.entries, more, err = v.belongings(ctx, d.run, most); err != nil {
+	b, err := v.belongings(ctx, d.run, most)
+	if err != nil {
 		return err
 	}
-	if more {
-		d.mark = true
-		d.entries = []entry{{runKey(d.run), nil}, {dyingKey(d.run), encodeIndex(kindDying)}}
+	d.mark, d.entries, d.left = b.more, b.entries, b.files
+	if b.more {
+		d.entries, d.left = []entry{{runKey(d.run), nil}, {dyingKey(d.run), encodeIndex(kindDying)}}, nil
 	}
 	return nil
 }
@@ -97,9 +100,16 @@ func (d *deletion) plan(v *view) ([]entry, error) {
 	return d.entries, nil
 }
 
-// belongings are deletions of what belongs to a run, and whether there is more
-// than fits into a transaction. A ticket goes together with its indexes.
-func (v *view) belongings(ctx context.Context, run batch.RunID, most limits) (out []entry, more bool, err error) {
+// belongings are what a run leaves, as deletions.
+type belongings struct {
+	entries []entry
+	files   []digest // that lose a user
+	more    bool     // there is more than fits into a transaction
+}
+
+// belongings lists them. What an index says goes together with what it is about:
+// a ticket with its indexes, a file's users with the run's list of files.
+func (v *view) belongings(ctx context.Context, run batch.RunID, most limits) (b belongings, err error) {
 	var size load
 	add := func(keys ...[]byte) bool {
 		var es []entry
@@ -107,60 +117,69 @@ func (v *view) belongings(ctx context.Context, run batch.RunID, most limits) (ou
 			es = append(es, entry{key: k})
 		}
 		n := size.plus(most.measure(es))
-		if most.admit(n) != nil {
-			more = true
-			return false
+		if b.more = most.admit(n) != nil; !b.more {
+			b.entries, size = append(b.entries, es...), n
 		}
-		out, size = append(out, es...), n
-		return true
+		return !b.more
 	}
 	err = v.scan(ctx, key(kindRunTicket, string(run)), nil, false, func(k, _ []byte) (bool, error) {
 		id, err := ticketOf(k)
 		if err != nil {
 			return false, damaged(k, err)
 		}
-		return add(ticketKey(id), openTicketKey(id), append([]byte(nil), k...)), nil
+		return add(ticketKey(id), openTicketKey(id), bytes.Clone(k)), nil
 	})
+	prefix := key(kindFile, string(run))
+	if err == nil && !b.more {
+		err = v.scan(ctx, prefix, nil, true, func(k, rec []byte) (bool, error) {
+			d, err := decodeFile(rec)
+			if err != nil {
+				return false, damaged(k, err)
+			}
+			if !add(userKey(d, k[len(prefix):]), bytes.Clone(k)) {
+				return false, nil
+			}
+			b.files = append(b.files, d)
+			return true, nil
+		})
+	}
 	for _, kind := range ownKinds {
-		if err != nil || more {
+		if err != nil || b.more {
 			break
 		}
 		err = v.scan(ctx, key(kind, string(run)), nil, false, func(k, _ []byte) (bool, error) {
-			return add(append([]byte(nil), k...)), nil
+			return add(bytes.Clone(k)), nil
 		})
 	}
-	return out, more, err
+	return b, err
 }
 
-// removal is a set of deletions that nothing can contradict.
-type removal []entry
+// certain is a set of entries that nothing can contradict.
+type certain []entry
 
-func (r removal) plan(*view) ([]entry, error) { return r, nil }
+func (c certain) plan(*view) ([]entry, error) { return c, nil }
 
 // sweep removes what is left of a run that is marked as deleted.
 func (s *Store) sweep(ctx context.Context, run batch.RunID) error {
-	for {
-		var rest removal
-		var more bool
+	for more := true; more; {
+		var b belongings
 		err := s.view("run "+string(run), func(v *view) (err error) {
-			rest, more, err = v.belongings(ctx, run, s.limits)
+			b, err = v.belongings(ctx, run, s.limits)
 			return err
 		})
-		if err == nil && !more {
-			// The mark goes last, on its own, so that it can never be gone before them.
-			err = s.writer.submit(ctx, rest, s.writeGroup)
-			rest = removal{{key: dyingKey(run)}}
-		}
 		if err == nil {
-			err = s.writer.submit(ctx, rest, s.writeGroup)
+			err = s.writer.submit(ctx, certain(b.entries), s.writeGroup)
+		}
+		if more = b.more; err == nil && !more {
+			// On its own, so that the mark can never be gone before what it stands for.
+			err = s.writer.submit(ctx, certain{{key: dyingKey(run)}}, s.writeGroup)
 		}
 		if err != nil {
 			return fmt.Errorf("run %s is deleted, but what it leaves is still there until the next start: %w", run, err)
 		}
-		if !more {
-			return nil
-		}
+		s.files.removeUnused(b.files)
 	}
+	return nil
 }
 
 // sweepDead finishes what a killed process left.
@@ -182,4 +201,22 @@ func (s *Store) sweepDead(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// fileUsed reports whether a stored record has a part in a file.
+func (s *Store) fileUsed(d digest) (used bool, err error) {
+	err = s.view("files", func(v *view) error {
+		return v.scan(context.Background(), userKey(d, nil), nil, false, func(_, _ []byte) (bool, error) {
+			used = true
+			return false, nil
+		})
+	})
+	return used, err
+}
+
+// sweepFiles removes files that nothing refers to.
+func (s *Store) sweepFiles(ctx context.Context) {
+	if err := s.files.sweep(ctx); err != nil && ctx.Err() == nil {
+		s.log.log.Warn("files that nothing refers to stay behind", "err", err)
+	}
 }

@@ -100,12 +100,12 @@ func TestDeleteInPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range pieces {
-			var rest removal
+			var b belongings
 			err := s.view("", func(v *view) (err error) {
-				rest, _, err = v.belongings(ctx, r.ID, s.limits)
+				b, err = v.belongings(ctx, r.ID, s.limits)
 				return err
 			})
-			if err := errors.Join(err, s.writer.submit(ctx, rest, s.writeGroup)); err != nil {
+			if err := errors.Join(err, s.writer.submit(ctx, certain(b.entries), s.writeGroup)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -221,13 +221,17 @@ func TestUpgradedSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = s.db.Update(func(txn *badger.Txn) error {
-			rec, err := (&view{txn: txn}).get(schemaKey)
-			if err != nil || string(rec[2:]) != `{"version":2}` {
-				return fmt.Errorf("schema is %q, %v", rec, err)
+		err = s.view("", func(v *view) error {
+			rec, err := v.get(schemaKey)
+			if err != nil {
+				return err
 			}
-			return txn.Set(schemaKey, []byte("\x01M{\"version\":1}"))
+			if value, err := decodeValue(kindSchema, rec); err != nil || string(value) != `{"version":2}` {
+				return fmt.Errorf("schema is %q, %v", value, err)
+			}
+			return nil
 		})
+		err = errors.Join(err, s.writer.submit(context.Background(), certain{{schemaKey, []byte("\x01M{\"version\":1}")}}, s.writeGroup))
 		if err := errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
 		}

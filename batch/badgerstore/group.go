@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -120,13 +121,13 @@ func (s *Store) writeGroup(group []*waiting) {
 		}
 		return
 	}
-	txn := s.db.NewTransaction(true)
+	txn := s.db.NewTransactionAt(math.MaxUint64, true)
 	defer func() { txn.Discard() }()
-	pieces := s.planGroup(&view{txn: txn, heads: &s.heads}, group)
+	pieces := s.planGroup(&view{txn: txn, files: s.files, heads: &s.heads}, group)
 	for i, p := range pieces {
 		if i > 0 {
 			txn.Discard()
-			txn = s.db.NewTransaction(true)
+			txn = s.db.NewTransactionAt(math.MaxUint64, true)
 		}
 		err := s.writePiece(txn, p.entries)
 		if err == nil {
@@ -178,7 +179,10 @@ func (s *Store) planGroup(v *view, group []*waiting) []piece {
 	return pieces
 }
 
-// writePiece is durable when it returns nil.
+// discardEvery is after how many transactions Badger hears what it may discard.
+const discardEvery = 64
+
+// writePiece is durable when it returns nil, and only then do readers see it.
 func (s *Store) writePiece(txn *badger.Txn, entries []entry) error {
 	for _, e := range entries {
 		var err error
@@ -192,17 +196,27 @@ func (s *Store) writePiece(txn *badger.Txn, entries []entry) error {
 			return fmt.Errorf("record %q: %w", e.key, err)
 		}
 	}
-	if err := txn.Commit(); err != nil {
+	s.now++
+	if err := txn.CommitAt(s.now, nil); err != nil {
 		return s.fail(err)
 	}
 	// Badger logs a failed sync of its value log and goes on.
 	if err := s.log.syncFailure(); err != nil {
 		return s.fail(err)
 	}
+	if s.wal != nil {
+		if err := s.wal.commit(); err != nil {
+			return s.fail(err)
+		}
+	}
 	if s.sync {
 		if err := s.folder.syncIfChanged(); err != nil {
 			return s.fail(err)
 		}
+	}
+	s.timeline.advance(s.now)
+	if s.now%discardEvery == 0 {
+		s.db.SetDiscardTs(s.timeline.oldest())
 	}
 	return nil
 }
@@ -210,20 +224,17 @@ func (s *Store) writePiece(txn *badger.Txn, entries []entry) error {
 // load is what entries weigh in a transaction.
 type load struct {
 	entries int
-	inline  int64 // bytes in the memtable
-	apart   int64 // bytes in the value log
+	bytes   int64
+	largest int // value
 }
 
 func (l load) plus(o load) load {
-	return load{l.entries + o.entries, l.inline + o.inline, l.apart + o.apart}
+	return load{l.entries + o.entries, l.bytes + o.bytes, max(l.largest, o.largest)}
 }
 
 // limits keep a transaction within what Badger takes: it finds out too late by
 // itself, when part of the entries are set.
-type limits struct {
-	load
-	threshold int // values of this length and more go to the value log
-}
+type limits struct{ load }
 
 // entryOverhead is above what Badger adds to an entry: version, metadata, value
 // pointer, and its own reserve.
@@ -232,20 +243,16 @@ const entryOverhead = 48
 func (l *limits) measure(entries []entry) load {
 	m := load{entries: len(entries)}
 	for _, e := range entries {
-		m.inline += int64(len(e.key)) + entryOverhead
-		if len(e.value) < l.threshold {
-			m.inline += int64(len(e.value))
-		} else {
-			m.apart += int64(len(e.key)+len(e.value)) + entryOverhead
-		}
+		m.bytes += int64(len(e.key)+len(e.value)) + entryOverhead
+		m.largest = max(m.largest, len(e.value))
 	}
 	return m
 }
 
 func (l *limits) admit(m load) error {
-	if m.entries > l.entries || m.inline > l.inline || m.apart > l.apart {
-		return fmt.Errorf("%d records with %d bytes of small and %d bytes of large values, at most %d with %d and %d are allowed: %w",
-			m.entries, m.inline, m.apart, l.entries, l.inline, l.apart, batch.ErrTooLarge)
+	if m.entries > l.entries || m.bytes > l.bytes || m.largest > l.largest {
+		return fmt.Errorf("%d records with %d bytes, the largest of %d, at most %d with %d and %d are allowed: %w",
+			m.entries, m.bytes, m.largest, l.entries, l.bytes, l.largest, batch.ErrTooLarge)
 	}
 	return nil
 }

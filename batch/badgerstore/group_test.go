@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -267,14 +268,14 @@ func TestGroupSeesItself(t *testing.T) {
 // TestGroupSplits gives a group more than one transaction takes.
 func TestGroupSplits(t *testing.T) {
 	s := openStore(t, Options{NoSync: true})
-	text := `"` + strings.Repeat("x", valueThreshold-100) + `"`
+	text := `"` + strings.Repeat("x", largeBytes-100) + `"`
 	var group []*waiting
 	for i := range 200 {
 		c := simple(batch.RunID(fmt.Sprint("run-", i/2)), uint64(i%2))
 		c.State = []batch.StateWrite{{Key: "k", Value: json.RawMessage(text)}}
 		group = append(group, mustPrepare(t, c))
 	}
-	txn := s.db.NewTransaction(false)
+	txn := s.db.NewTransactionAt(math.MaxUint64, false)
 	pieces := s.planGroup(&view{txn: txn}, group)
 	txn.Discard()
 	if len(pieces) < 3 {
@@ -306,7 +307,7 @@ func TestTooLarge(t *testing.T) {
 	}
 	for name, c := range map[string]*batch.Commit{
 		"too many records": many(s.limits.entries+1, 1),
-		"too many bytes":   many(200, valueThreshold-10),
+		"too many bytes":   many(200, largeBytes-10),
 		"too large values": many(130, 1<<20),
 	} {
 		if err := s.Commit(context.Background(), c); !errors.Is(err, batch.ErrTooLarge) {
@@ -320,7 +321,7 @@ func TestTooLarge(t *testing.T) {
 		}
 	}
 	// One large member does not harm the others of its group.
-	group := []*waiting{mustPrepare(t, simple("b", 0)), mustPrepare(t, many(200, valueThreshold-10)), mustPrepare(t, simple("c", 0))}
+	group := []*waiting{mustPrepare(t, simple("b", 0)), mustPrepare(t, many(200, largeBytes-10)), mustPrepare(t, simple("c", 0))}
 	s.writeGroup(group)
 	if group[0].err != nil || !errors.Is(group[1].err, batch.ErrTooLarge) || group[2].err != nil {
 		t.Fatalf("%v, %v, %v", group[0].err, group[1].err, group[2].err)

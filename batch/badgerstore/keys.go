@@ -24,13 +24,13 @@ import (
 //	o run 0 step8                       index: batches that are not finalized
 //	u run 0 ticket 0                    index: tickets of a run
 //	w ticket 0                          index: open tickets
+//	x sha256 key                        index: the records that leave a part to a file, by file
+//	y run 0 key                         the file of each such record
 //	z run 0                             index: deleted runs of which something is left
 //
 // Kept free for what comes later:
 //
 //	l run 0 step8 attempt4 chunk4       partials of a model step, dropped when the step is committed
-//	x sha256                            reference to a large value kept in a file outside the store
-//	y run 0 sha256                      index: large values a run refers to
 //
 // A batch is split in three so that a transition of one call writes a few hundred
 // bytes: arguments and message (p) are written once, and of a batch with a
@@ -51,6 +51,8 @@ const (
 	kindOpenBatch   = 'o'
 	kindRunTicket   = 'u'
 	kindOpenTicket  = 'w'
+	kindUser        = 'x'
+	kindFile        = 'y'
 	kindDying       = 'z'
 	numberBytes     = 8
 	shortBytes      = 4
@@ -96,6 +98,18 @@ func stateKey(run batch.RunID, name string) []byte {
 func ticketKey(id batch.TicketID) []byte { return key(kindTicket, string(id)) }
 
 func dyingKey(run batch.RunID) []byte { return key(kindDying, string(run)) }
+
+// userKey says that the record of a key has a part in a file; without a key it is
+// what all users of the file begin with.
+func userKey(d digest, key []byte) []byte {
+	k := make([]byte, 0, 1+len(d)+len(key))
+	return append(append(append(k, kindUser), d[:]...), key...)
+}
+
+// fileKey belongs to the run.
+func fileKey(run batch.RunID, recordKey []byte) []byte {
+	return append(key(kindFile, string(run)), recordKey...)
+}
 
 func openTicketKey(id batch.TicketID) []byte { return key(kindOpenTicket, string(id)) }
 

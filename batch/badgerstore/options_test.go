@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -136,23 +135,6 @@ func TestBadgerIsQuiet(t *testing.T) {
 	}
 	if l.ignoredTable() == nil || l.syncFailure() != nil {
 		t.Error("the table that was left out was not noticed")
-	}
-}
-
-// TestCollector lets the collector run beside commits that leave garbage.
-func TestCollector(t *testing.T) {
-	s := openStore(t, Options{NoSync: true, GCInterval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	ctx := context.Background()
-	for v := range uint64(60) {
-		c := simple("a", v)
-		c.State = []batch.StateWrite{{Key: "k", Value: bytes.Repeat([]byte(fmt.Sprint(v%10)), valueThreshold*2)}}
-		if err := s.Commit(ctx, c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	st, err := s.State(ctx, "a")
-	if err != nil || len(st["k"]) != valueThreshold*2 || st["k"][0] != '9' {
-		t.Fatalf("%d bytes, %v", len(st["k"]), err)
 	}
 }
 

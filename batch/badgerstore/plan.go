@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -13,12 +14,42 @@ import (
 // before this one in the group are about to write.
 type view struct {
 	txn     *badger.Txn
+	files   *files
 	heads   *heads            // nil: none remembered
 	pending map[string][]byte // nil value: deleted
 }
 
-// get returns the record of a key, nil when there is none. It is read only.
+// get returns the record of a key in one piece, nil when there is none. It is read
+// only.
 func (v *view) get(key []byte) ([]byte, error) {
+	rec, err := v.raw(key)
+	if err != nil || rec == nil {
+		return nil, err
+	}
+	return v.whole(key, rec)
+}
+
+// whole fetches what a record has left to a file.
+func (v *view) whole(key, rec []byte) ([]byte, error) {
+	d, size, ok, err := elsewhere(rec)
+	switch {
+	case err != nil:
+		return nil, damaged(key, err)
+	case !ok:
+		return rec, nil
+	}
+	rec, err = join(rec, size, func(p []byte) error { return v.files.read(d, p) })
+	switch {
+	case errors.Is(err, errFileGone), errors.Is(err, batch.ErrCorrupt):
+		return nil, damaged(key, err)
+	case err != nil:
+		return nil, fmt.Errorf("record %q: %w", key, err)
+	}
+	return rec, nil
+}
+
+// raw returns the record as it is stored.
+func (v *view) raw(key []byte) ([]byte, error) {
 	if rec, ok := v.pending[string(key)]; ok {
 		return rec, nil
 	}
@@ -69,6 +100,7 @@ func damaged(key []byte, err error) error {
 // plan checks the change against v and returns everything it writes. It changes
 // nothing.
 func (ch *change) plan(v *view) ([]entry, error) {
+	ch.left = nil
 	t, err := ch.checkRun(v)
 	if err != nil {
 		return nil, err
@@ -88,22 +120,25 @@ func (ch *change) plan(v *view) ([]entry, error) {
 			return nil, fmt.Errorf("decision %q exists already: %w", k, batch.ErrConflict)
 		}
 	}
-	if err := ch.checkTickets(v); err != nil {
+	if entries, err = ch.planTickets(v, entries); err != nil {
 		return nil, err
 	}
 	for _, e := range ch.state {
-		exists, err := v.has(e.key)
+		old, err := v.raw(e.key)
 		switch {
 		case err != nil:
 			return nil, err
-		case exists && e.value == nil:
+		case old != nil && e.value == nil:
 			t.stateKeys--
-		case !exists && e.value != nil:
+		case old == nil && e.value != nil:
 			t.stateKeys++
-		case !exists:
+		case old == nil:
 			continue // deleting what is not there
 		}
-		entries = append(entries, e)
+		if entries, err = ch.replace(entries, e.key, old, e.value); err != nil {
+			return nil, err
+		}
+		entries = append(entries, e.entry)
 	}
 	t.version, t.fence, t.lastSeq = ch.expect+1, ch.fence, ch.lastSeq
 	t.decisions += uint64(len(ch.decisions))
@@ -180,8 +215,20 @@ func (ch *change) planBatch(v *view, entries []entry) ([]entry, error) {
 	}
 	dirty := ch.newBatch || h.phase != b.Phase || !h.finalizedAt.Equal(b.FinalizedAt)
 	for _, i := range ch.changed {
-		dirty = dirty || !h.hasMoved(i)
+		large := ch.hasFile(callKey(b.Run, b.Step, i))
+		if h.isLarge(i) {
+			k := callKey(b.Run, b.Step, i)
+			old, err := v.raw(k)
+			if err != nil {
+				return nil, err
+			}
+			if entries, err = ch.replace(entries, k, old, ch.record(k)); err != nil {
+				return nil, err
+			}
+		}
+		dirty = dirty || !h.hasMoved(i) || h.isLarge(i) != large
 		h.setMoved(i)
+		h.setLarge(i, large)
 	}
 	if !dirty {
 		return entries, nil
@@ -203,26 +250,71 @@ func (ch *change) planBatch(v *view, entries []entry) ([]entry, error) {
 	return entries, nil
 }
 
-// checkTickets refuses to take over a ticket of another run.
-func (ch *change) checkTickets(v *view) error {
+// planTickets refuses to take over a ticket of another run.
+func (ch *change) planTickets(v *view, entries []entry) ([]entry, error) {
 	for _, t := range ch.tickets {
 		k := ticketKey(t.ID)
-		rec, err := v.get(k)
+		old, err := v.raw(k)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if rec == nil {
+		if old == nil {
 			continue
+		}
+		rec, err := v.whole(k, old)
+		if err != nil {
+			return nil, err
 		}
 		was, err := decodeJSON[batch.Ticket](kindTicket, rec)
 		if err != nil {
-			return damaged(k, err)
+			return nil, damaged(k, err)
 		}
 		if was.Run != ch.run {
-			return fmt.Errorf("ticket %s exists already, for run %s: %w", t.ID, was.Run, batch.ErrConflict)
+			return nil, fmt.Errorf("ticket %s exists already, for run %s: %w", t.ID, was.Run, batch.ErrConflict)
+		}
+		if entries, err = ch.replace(entries, k, old, ch.record(k)); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+// record is what the change puts at a key, as far as that was known beforehand.
+func (ch *change) record(key []byte) []byte {
+	for _, e := range ch.records {
+		if bytes.Equal(e.key, key) {
+			return e.value
 		}
 	}
 	return nil
+}
+
+// hasFile says whether the record that the change puts at a key has a file.
+func (ch *change) hasFile(key []byte) bool {
+	if len(ch.files) == 0 {
+		return false
+	}
+	_, _, ok, _ := elsewhere(ch.record(key))
+	return ok
+}
+
+// replace takes back what the indexes say of the file of a record that is
+// replaced; that of the new one is among the records.
+func (ch *change) replace(entries []entry, key, old, rec []byte) ([]entry, error) {
+	was, _, had, err := elsewhere(old)
+	if err != nil {
+		return nil, damaged(key, err)
+	}
+	is, _, has, _ := elsewhere(rec)
+	if !had || has && is == was {
+		return entries, nil
+	}
+	ch.left = append(ch.left, was)
+	entries = append(entries, entry{key: userKey(was, key)})
+	if !has {
+		entries = append(entries, entry{key: fileKey(ch.run, key)})
+	}
+	return entries, nil
 }
 
 // claim is the change that Claim asks for.

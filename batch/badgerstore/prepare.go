@@ -14,6 +14,12 @@ type entry struct {
 	key, value []byte
 }
 
+// stateEntry is an entry with its file, if it has one.
+type stateEntry struct {
+	entry
+	big *content
+}
+
 // change is a commit, encoded as far as that needs no look at the store. It is
 // built on the caller's goroutine, so that the single writer only checks and
 // writes.
@@ -31,7 +37,9 @@ type change struct {
 
 	records   []entry  // written as they are
 	decisions [][]byte // keys among records that must be new
-	state     []entry
+	state     []stateEntry
+	files     []*content // must be stored first
+	left      []digest   // set by plan: files that may have lost their last user
 }
 
 func prepare(c *batch.Commit) (*change, error) {
@@ -55,6 +63,21 @@ func prepare(c *batch.Commit) (*change, error) {
 }
 
 func (ch *change) add(key, value []byte) { ch.records = append(ch.records, entry{key, value}) }
+
+// addEncoded also says where the record's file is.
+func (ch *change) addEncoded(key []byte, v encoded) {
+	ch.add(key, v.rec)
+	ch.addFile(key, v.big)
+}
+
+func (ch *change) addFile(key []byte, c *content) {
+	if c == nil {
+		return
+	}
+	ch.files = append(ch.files, c)
+	ch.add(userKey(c.digest, key), encodeIndex(kindUser))
+	ch.add(fileKey(ch.run, key), encodeFile(c.digest))
+}
 
 func invalid(format string, a ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, a...), batch.ErrInvalid)
@@ -81,7 +104,7 @@ func (ch *change) encodeBatch(c *batch.Commit) error {
 		if err != nil {
 			return invalid("batch %s cannot be encoded: %v", b.ID(), err)
 		}
-		ch.add(stepKey(kindPayload, b.Run, b.Step), rec)
+		ch.addEncoded(stepKey(kindPayload, b.Run, b.Step), rec)
 		changed = nil
 		for i := range b.Calls {
 			if b.Calls[i].Phase != batch.PhaseRequested {
@@ -95,7 +118,7 @@ func (ch *change) encodeBatch(c *batch.Commit) error {
 		if err != nil {
 			return invalid("operation %s cannot be encoded: %v", b.Calls[i].Call.Operation(), err)
 		}
-		ch.add(callKey(b.Run, b.Step, i), rec)
+		ch.addEncoded(callKey(b.Run, b.Step, i), rec)
 	}
 	return nil
 }
@@ -144,7 +167,7 @@ func (ch *change) encodeEvents(c *batch.Commit) error {
 	if err != nil {
 		return invalid("events cannot be encoded: %v", err)
 	}
-	ch.add(eventsKey(ch.run, c.Run.LastSeq), rec)
+	ch.addEncoded(eventsKey(ch.run, c.Run.LastSeq), rec)
 	return nil
 }
 
@@ -165,7 +188,7 @@ func (ch *change) encodeDecisions(c *batch.Commit) error {
 		}
 		k := decisionKey(ch.run, step, index, d.Seq)
 		ch.decisions = append(ch.decisions, k)
-		ch.add(k, rec)
+		ch.addEncoded(k, rec)
 	}
 	return nil
 }
@@ -188,9 +211,12 @@ func splitOperation(run batch.RunID, op batch.OperationID) (step, index int, err
 }
 
 func (ch *change) encodeTickets(c *batch.Commit) error {
-	for _, t := range c.Tickets {
+	for i, t := range c.Tickets {
 		if err := t.ID.Validate(); err != nil {
 			return err
+		}
+		if slices.ContainsFunc(c.Tickets[i+1:], func(later *batch.Ticket) bool { return later.ID == t.ID }) {
+			continue // put again
 		}
 		if t.Run != c.Run.ID {
 			return invalid("ticket %s belongs to run %s", t.ID, t.Run)
@@ -199,7 +225,7 @@ func (ch *change) encodeTickets(c *batch.Commit) error {
 		if err != nil {
 			return invalid("ticket %s cannot be encoded: %v", t.ID, err)
 		}
-		ch.add(ticketKey(t.ID), rec)
+		ch.addEncoded(ticketKey(t.ID), rec)
 		ch.add(runTicketKey(t.Run, t.ID), encodeIndex(kindRunTicket))
 		var index []byte
 		if t.Status == batch.TicketOpen {
@@ -218,9 +244,13 @@ func (ch *change) encodeState(c *batch.Commit) error {
 		if w.Key == "" || len(w.Key) > maxStateKeyBytes {
 			return invalid("state key is %d bytes, 1 to %d are allowed", len(w.Key), maxStateKeyBytes)
 		}
-		e := entry{key: stateKey(ch.run, w.Key)}
+		e := stateEntry{entry: entry{key: stateKey(ch.run, w.Key)}}
 		if w.Value != nil {
-			e.value = encodeState(w.Value)
+			v, err := encodeValue(kindState, w.Value)
+			if err != nil {
+				return invalid("state key %q cannot be encoded: %v", w.Key, err)
+			}
+			e.value, e.big = v.rec, v.big
 		}
 		if i, again := at[w.Key]; again {
 			ch.state[i] = e
@@ -228,6 +258,9 @@ func (ch *change) encodeState(c *batch.Commit) error {
 		}
 		at[w.Key] = len(ch.state)
 		ch.state = append(ch.state, e)
+	}
+	for _, e := range ch.state {
+		ch.addFile(e.key, e.big)
 	}
 	return nil
 }

@@ -24,17 +24,31 @@ func (s *Store) read(ctx context.Context, subject string, fn func(*view) error) 
 	return s.view(subject, fn)
 }
 
-// view is read for those who have entered.
-func (s *Store) view(subject string, fn func(*view) error) (err error) {
+// view is read for those who have entered. It calls fn again when a file was
+// removed under its feet, together with the record that named it.
+func (s *Store) view(subject string, fn func(*view) error) error {
+	err := s.viewOnce(subject, fn)
+	for range 3 {
+		if !errors.Is(err, errFileGone) {
+			break
+		}
+		err = s.viewOnce(subject, fn)
+	}
+	return err
+}
+
+func (s *Store) viewOnce(subject string, fn func(*view) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			text, _, _ := strings.Cut(fmt.Sprint(p), "\n")
 			err = fmt.Errorf("%s: %w: Badger cannot read it (%s): %s", subject, batch.ErrCorrupt, text, remedy)
 		}
 	}()
-	txn := s.db.NewTransaction(false)
+	at := s.timeline.begin()
+	defer s.timeline.end(at)
+	txn := s.db.NewTransactionAt(at, false)
 	defer txn.Discard()
-	if err := fn(&view{txn: txn}); err != nil {
+	if err := fn(&view{txn: txn, files: s.files}); err != nil {
 		return fmt.Errorf("%s: %w", subject, err)
 	}
 	return nil
@@ -63,7 +77,9 @@ func (v *view) scan(ctx context.Context, prefix, from []byte, values bool, fn fu
 		if values {
 			var inner error
 			err = item.Value(func(rec []byte) error {
-				inner = call(rec)
+				if rec, inner = v.whole(item.Key(), rec); inner == nil {
+					inner = call(rec)
+				}
 				return nil
 			})
 			if err != nil {
@@ -126,6 +142,7 @@ func (s *Store) Run(ctx context.Context, run batch.RunID) (r *batch.Run, err err
 // Runs implements batch.Store.
 func (s *Store) Runs(ctx context.Context, after batch.RunID, limit int) (out []*batch.Run, err error) {
 	err = s.read(ctx, "runs", func(v *view) error {
+		out = nil
 		from := []byte{kindRun}
 		if after != "" {
 			from = append(runKey(after), nameEnd) // the first key behind it
@@ -148,6 +165,7 @@ func (s *Store) Runs(ctx context.Context, after batch.RunID, limit int) (out []*
 // Open implements batch.Store.
 func (s *Store) Open(ctx context.Context) (out []batch.BatchID, err error) {
 	err = s.read(ctx, "open batches", func(v *view) error {
+		out = nil
 		return v.scan(ctx, []byte{kindOpenBatch}, nil, false, func(k, _ []byte) (bool, error) {
 			run, step, err := cutStep(k)
 			if err != nil {
@@ -288,6 +306,7 @@ func (s *Store) Tickets(ctx context.Context, f batch.TicketFilter) (out []*batch
 		prefix = []byte{kindOpenTicket}
 	}
 	err = s.read(ctx, "tickets", func(v *view) error {
+		out = nil
 		alive := map[batch.RunID]bool{}
 		return v.scan(ctx, prefix, nil, false, func(k, _ []byte) (bool, error) {
 			id, err := ticketOf(k)
@@ -327,6 +346,7 @@ func (s *Store) Tickets(ctx context.Context, f batch.TicketFilter) (out []*batch
 func (s *Store) Decisions(ctx context.Context, run batch.RunID) (out []*batch.DecisionRecord, err error) {
 	prefix := key(kindDecision, string(run))
 	err = s.read(ctx, "decisions of run "+string(run), func(v *view) error {
+		out = nil
 		t, exists, err := v.tally(run)
 		if err != nil || !exists {
 			return err
@@ -360,6 +380,7 @@ func complete(err error, prefix []byte, have, want uint64) error {
 func (s *Store) Events(ctx context.Context, run batch.RunID, after uint64, limit int) (out []batch.Event, err error) {
 	prefix := key(kindEvents, string(run))
 	err = s.read(ctx, "events of run "+string(run), func(v *view) error {
+		out = nil
 		t, _, err := v.tally(run)
 		if err != nil || after >= t.lastSeq {
 			return err
@@ -399,14 +420,15 @@ func (s *Store) Events(ctx context.Context, run batch.RunID, after uint64, limit
 // State implements batch.Store.
 func (s *Store) State(ctx context.Context, run batch.RunID) (map[string]json.RawMessage, error) {
 	prefix := key(kindState, string(run))
-	out := map[string]json.RawMessage{}
+	var out map[string]json.RawMessage
 	err := s.read(ctx, "state of run "+string(run), func(v *view) error {
+		out = map[string]json.RawMessage{}
 		t, exists, err := v.tally(run)
 		if err != nil || !exists {
 			return err
 		}
 		err = v.scan(ctx, prefix, nil, true, func(k, rec []byte) (bool, error) {
-			value, err := decodeState(rec)
+			value, err := decodeValue(kindState, rec)
 			if err != nil {
 				return false, damaged(k, err)
 			}

@@ -15,8 +15,8 @@ import (
 // version, and the old one stays readable.
 //
 // Format 2 added the parent, depth and cancellation of a run, who is behind an
-// event and the output it found, who executes a call, and the detail of a
-// decision's reason.
+// event and the output it found, who executes a call, the detail of a decision's
+// reason, and a third byte to the envelope: the shape.
 const (
 	formatVersion = 2
 	oldestFormat  = 1
@@ -28,28 +28,37 @@ const remedy = "restore data_dir from a backup"
 func encodeIndex(kind byte) []byte { return []byte{formatVersion, kind} }
 
 // encodeJSON and decodeJSON serve records that are written rarely.
-func encodeJSON(kind byte, v any) ([]byte, error) {
+func encodeJSON(kind byte, v any) (encoded, error) {
 	p, err := json.Marshal(v)
-	return append([]byte{formatVersion, kind}, p...), err
+	if err != nil {
+		return encoded{}, err
+	}
+	return encodeValue(kind, p)
 }
 
 func decodeJSON[T any](kind byte, rec []byte) (v T, err error) {
-	d := openRecord(kind, rec)
-	if d.err != nil {
-		return v, d.err
+	p, err := decodeValue(kind, rec)
+	if err != nil {
+		return v, err
 	}
-	err = json.Unmarshal(d.p, &v)
+	err = json.Unmarshal(p, &v)
 	return v, err
 }
 
-// encodeState keeps a value as it is.
-func encodeState(value json.RawMessage) []byte {
-	return append(append(make([]byte, 0, 2+len(value)), formatVersion, kindState), value...)
+// encodeValue keeps a value as it is.
+func encodeValue(kind byte, value []byte) (encoded, error) {
+	e := newRecord(kind, min(len(value), heavyBytes)+8)
+	e.bytes(value)
+	return e.seal()
 }
 
-func decodeState(rec []byte) (json.RawMessage, error) {
-	d := openRecord(kindState, rec)
-	return append(json.RawMessage{}, d.p...), d.err
+func decodeValue(kind byte, rec []byte) ([]byte, error) {
+	d := openRecord(kind, rec)
+	if d.format == 1 { // which had nothing but the value
+		return append([]byte{}, d.p...), d.err
+	}
+	p := d.bytes()
+	return p, d.done()
 }
 
 // tally is the part of a run's record that every commit reads; it comes first.
@@ -167,15 +176,41 @@ type batchHead struct {
 	finalizedAt time.Time
 	calls       int
 	moved       []byte
+	large       []byte // a bit a call whose record has a file; nil: none
 }
 
 func newBatchHead(calls int) batchHead {
 	return batchHead{calls: calls, moved: make([]byte, (calls+7)/8)}
 }
 
+// encodeFile is the record that names a file.
+func encodeFile(d digest) []byte {
+	return append([]byte{formatVersion, kindFile, shapeLight}, d[:]...)
+}
+
+func decodeFile(rec []byte) (d digest, err error) {
+	r := openRecord(kindFile, rec)
+	copy(d[:], r.raw(uint64(len(d))))
+	return d, r.done()
+}
+
 func (h *batchHead) hasMoved(i int) bool { return h.moved[i/8]&(1<<(i%8)) != 0 }
 
 func (h *batchHead) setMoved(i int) { h.moved[i/8] |= 1 << (i % 8) }
+
+func (h *batchHead) isLarge(i int) bool { return h.large != nil && h.large[i/8]&(1<<(i%8)) != 0 }
+
+func (h *batchHead) setLarge(i int, large bool) {
+	switch {
+	case large && h.large == nil:
+		h.large = make([]byte, len(h.moved))
+		fallthrough
+	case large:
+		h.large[i/8] |= 1 << (i % 8)
+	case h.large != nil:
+		h.large[i/8] &^= 1 << (i % 8)
+	}
+}
 
 func encodeBatchHead(h batchHead) ([]byte, error) {
 	e := newRecord(kindBatch, 32+len(h.moved))
@@ -183,6 +218,7 @@ func encodeBatchHead(h batchHead) ([]byte, error) {
 	e.time(h.finalizedAt)
 	e.int(h.calls)
 	e.bytes(h.moved)
+	e.bytes(h.large)
 	return e.record()
 }
 
@@ -192,11 +228,16 @@ func decodeBatchHead(rec []byte) (batchHead, error) {
 	if h.calls < 1 || h.calls > batch.MaxCalls || len(h.moved) != (h.calls+7)/8 {
 		d.fail(fmt.Errorf("it has %d bytes of marks for %d calls", len(h.moved), h.calls))
 	}
+	if d.format >= 2 {
+		if h.large = d.bytes(); h.large != nil && len(h.large) != len(h.moved) {
+			d.fail(fmt.Errorf("it has %d bytes of marks of large records for %d calls", len(h.large), h.calls))
+		}
+	}
 	return h, d.done()
 }
 
-func encodeEvents(events []batch.Event) ([]byte, error) {
-	e := newRecord(kindEvents, 64*len(events))
+func encodeEvents(events []batch.Event) (encoded, error) {
+	e := newRecord(kindEvents, 96*len(events))
 	e.list(false, len(events))
 	for _, ev := range events {
 		e.uint(ev.Seq)
@@ -213,7 +254,7 @@ func encodeEvents(events []batch.Event) ([]byte, error) {
 			putOutput(e, ev.Output)
 		}
 	}
-	return e.record()
+	return e.seal()
 }
 
 func decodeEvents(rec []byte) ([]batch.Event, error) {

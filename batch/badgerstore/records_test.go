@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -34,43 +35,64 @@ var decoders = map[byte]func(rec []byte) ([]byte, error){
 		if err != nil {
 			return nil, err
 		}
-		return encodePayload(b)
+		return inOnePiece(encodePayload(b))
 	},
 	kindCall: func(rec []byte) ([]byte, error) {
 		var c batch.CallState
 		if err := decodeCall(&c, rec); err != nil {
 			return nil, err
 		}
-		return encodeCall(&c)
+		return inOnePiece(encodeCall(&c))
 	},
 	kindDecision: func(rec []byte) ([]byte, error) {
 		d, err := decodeDecision(rec)
 		if err != nil {
 			return nil, err
 		}
-		return encodeDecision(d)
+		return inOnePiece(encodeDecision(d))
 	},
 	kindEvents: func(rec []byte) ([]byte, error) {
 		e, err := decodeEvents(rec)
 		if err != nil {
 			return nil, err
 		}
-		return encodeEvents(e)
+		return inOnePiece(encodeEvents(e))
 	},
 	kindState: func(rec []byte) ([]byte, error) {
-		v, err := decodeState(rec)
+		v, err := decodeValue(kindState, rec)
 		if err != nil {
 			return nil, err
 		}
-		return encodeState(v), nil
+		return inOnePiece(encodeValue(kindState, v))
 	},
 	kindTicket: func(rec []byte) ([]byte, error) {
 		t, err := decodeJSON[*batch.Ticket](kindTicket, rec)
 		if err != nil || t == nil {
 			return nil, errors.New("no ticket")
 		}
-		return encodeJSON(kindTicket, t)
+		return inOnePiece(encodeJSON(kindTicket, t))
 	},
+	kindFile: func(rec []byte) ([]byte, error) {
+		d, err := decodeFile(rec)
+		return encodeFile(d), err
+	},
+}
+
+// inOnePiece puts back what a large record leaves to a file.
+func inOnePiece(v encoded, err error) ([]byte, error) {
+	if err != nil || v.big == nil {
+		return v.rec, err
+	}
+	d, size, ok, err := elsewhere(v.rec)
+	if err != nil || !ok || d != v.big.digest || size != v.big.size {
+		return nil, fmt.Errorf("record %x does not name its file: %v", v.rec, err)
+	}
+	return join(v.rec, size, func(p []byte) error {
+		if n := copy(p[copy(p, v.big.parts[0]):], v.big.parts[1]); n != len(v.big.parts[1]) {
+			return errShort
+		}
+		return nil
+	})
 }
 
 var recordTime = time.Date(2026, 3, 4, 5, 6, 7, 890, time.UTC)
@@ -100,6 +122,13 @@ func samples(t testing.TB, format int) map[byte][]byte {
 		}
 		out[kind] = rec
 	}
+	putEncoded := func(kind byte, v encoded, err error) {
+		t.Helper()
+		if v.big != nil {
+			t.Fatalf("the sample of kind %q is large", kind)
+		}
+		put(kind, v.rec, err)
+	}
 	rec, err := encodeRun(tally{version: 7, fence: batch.Fence{Owner: "host-1", Epoch: 3}, lastSeq: 300, decisions: 4, stateKeys: 2}, &batch.Run{
 		ID: "run-1", Principal: "ann", Agent: "agent", Labels: map[string]string{"b": "2", "a": "\xff"}, CreatedAt: recordTime,
 		UpdatedAt: recordTime.In(time.FixedZone("", 3600)), LastStep: 5, OpenStep: 5, Counts: map[batch.ToolID]int{"t": 9},
@@ -110,9 +139,12 @@ func samples(t testing.TB, format int) map[byte][]byte {
 	h.phase, h.finalizedAt = batch.BatchFinalized, recordTime
 	h.setMoved(0)
 	h.setMoved(10)
+	if format >= 2 {
+		h.setLarge(10, true)
+	}
 	rec, err = encodeBatchHead(h)
 	put(kindBatch, rec, err)
-	rec, err = encodePayload(&batch.Batch{
+	big, err := encodePayload(&batch.Batch{
 		Run: "r", Step: 1, Digest: "sha256:1", Dialect: "own", Message: []byte("{ }\xff"), CatalogFingerprint: "f", RequestedAt: recordTime,
 		Calls: []batch.CallState{
 			{Call: batch.Call{ID: "c1", Tool: "t\xff", Arguments: []byte("{  }")}, Pin: batch.Pin{
@@ -120,28 +152,32 @@ func samples(t testing.TB, format int) map[byte][]byte {
 			{Call: batch.Call{ID: "c2"}, Pin: batch.Pin{Delegate: client}},
 		},
 	})
-	put(kindPayload, rec, err)
-	rec, err = encodeCall(&batch.CallState{
+	putEncoded(kindPayload, big, err)
+	big, err = encodeCall(&batch.CallState{
 		Phase: batch.PhaseCompleted, Attempt: 2, Ticket: "t1", Grant: grant, Answer: batch.AnswerTool, Reason: "r\xff", StartedAt: recordTime, EndedAt: recordTime,
 		Output: &batch.Output{CallID: "c1", IsError: true, Tier: "namespace", Content: []batch.ContentBlock{
 			batch.TextBlock("text"), batch.JSONBlock([]byte("{ }")), {Type: batch.BlockImage, Data: []byte{1}, MimeType: "image/png"}, {Type: batch.BlockResource, URI: "u"},
 		}, State: []batch.Command{{Op: batch.OpSet, Key: "k", Value: []byte("1")}, {Op: batch.OpDelete, Key: "k"}}},
 	})
-	put(kindCall, rec, err)
-	rec, err = encodeDecision(&batch.DecisionRecord{
+	putEncoded(kindCall, big, err)
+	big, err = encodeDecision(&batch.DecisionRecord{
 		Operation: "r/1/0", Seq: 2, Time: recordTime, Principal: "ann", Agent: "a", Tool: "t", ToolDigest: "d", ArgumentDigest: "e", PolicyRevision: "v",
 		Outcome: batch.OutcomeAllow, Reasons: []batch.Reason{{Code: "c", Message: "m", Detail: detail}}, Grant: grant,
 		Approval: &batch.Approval{Kind: batch.TicketPermission, Ticket: "t1", By: []string{"bob"}, At: recordTime, Requested: recordTime},
 		Elapsed:  1234, Input: json.RawMessage(`{ "a" : 1 }`),
 	})
-	put(kindDecision, rec, err)
-	rec, err = encodeEvents([]batch.Event{
+	putEncoded(kindDecision, big, err)
+	big, err = encodeEvents([]batch.Event{
 		{Seq: 300, Time: recordTime, Kind: batch.EventCallAwaiting, Step: 5, Index: -1, Attempt: 1, Ticket: "t1", Note: "n", By: by, Output: found}, {Seq: 301},
 	})
-	put(kindEvents, rec, err)
-	put(kindState, encodeState(json.RawMessage(`[ 1 ]`)), nil)
-	rec, err = encodeJSON(kindTicket, &batch.Ticket{ID: "t1", Kind: batch.TicketPermission, Status: batch.TicketOpen, Run: "r", CreatedAt: recordTime})
-	put(kindTicket, rec, err)
+	putEncoded(kindEvents, big, err)
+	big, err = encodeValue(kindState, json.RawMessage(`[ 1 ]`))
+	putEncoded(kindState, big, err)
+	big, err = encodeJSON(kindTicket, &batch.Ticket{ID: "t1", Kind: batch.TicketPermission, Status: batch.TicketOpen, Run: "r", CreatedAt: recordTime})
+	putEncoded(kindTicket, big, err)
+	if format >= 2 {
+		put(kindFile, encodeFile(digest{1, 2, 255}), nil)
+	}
 	return out
 }
 
@@ -173,25 +209,26 @@ var golden1 = map[byte]string{
 }
 
 var golden2 = map[byte]string{
-	kindRun: "02720703ac02040206686f73742d310572756e2d3103616e6e056167656e7403016101ff016201320f010000000ee139b4bf0000037affff0f010000" +
-		"000ee139b4bf0000037a003c0a0a0201741205722f312f30040103616e6e0f010000000ee139b4bf0000037affff06656e6f756768",
-	kindBatch: "02620966696e616c697a65640f010000000ee139b4bf0000037affff16030104",
-	kindPayload: "0270036f776e087368613235363a3101660f010000000ee139b4bf0000037affff057b207dff030263310274ff057b20207d016401700773616e6462" +
-		"6f780a6964656d706f74656e740a6964656d706f74656e7406017201000263320000000000000000000001",
-	kindCall: "026309636f6d706c65746564040274310102136170692e6578616d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b9070474" +
-		"6f6f6c0272ff0f010000000ee139b4bf0000037affff0f010000000ee139b4bf0000037affff0102633101096e616d65737061636505047465787404" +
-		"7465787400000000046a736f6e00000000047b207d05696d61676500020109696d6167652f706e670000087265736f75726365000000017500030373" +
-		"6574016b02310664656c657465016b00",
-	kindDecision: "026405722f312f30040f010000000ee139b4bf0000037affff03616e6e0161017401640165017605616c6c6f77020163016d0264ff0102136170692e" +
-		"6578616d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b907010a7065726d697373696f6e0274310203626f620f01000000" +
-		"0ee139b4bf0000037affff0f010000000ee139b4bf0000037affffa4130c7b20226122203a2031207d",
-	kindEvents: "026503ac020f010000000ee139b4bf0000037affff0d63616c6c5f6177616974696e670a0102027431016e03616e6e01026331000002047465787405" +
-		"666f756e640000000000ad020f01000000000000000000000000ffff0000000000000000",
-	kindState: "02735b2031205d",
-	kindTicket: "02747b226964223a227431222c226b696e64223a227065726d697373696f6e222c22737461747573223a226f70656e222c2272756e223a2272222c22" +
-		"73746570223a302c22696e646578223a302c2263616c6c5f6964223a22222c22746f6f6c223a22222c22746f6f6c5f646967657374223a22222c2261" +
-		"7267756d656e745f646967657374223a22222c22706f6c6963795f7265766973696f6e223a22222c22637265617465645f6174223a22323032362d30" +
-		"332d30345430353a30363a30372e30303030303038395a227d",
+	kindRun: "0272000703ac02040206686f73742d310572756e2d3103616e6e056167656e7403016101ff016201320f010000000ee139b4bf0000037affff0f0100" +
+		"00000ee139b4bf0000037a003c0a0a0201741205722f312f30040103616e6e0f010000000ee139b4bf0000037affff06656e6f756768",
+	kindBatch: "0262000966696e616c697a65640f010000000ee139b4bf0000037affff16030104030004",
+	kindPayload: "027000036f776e087368613235363a3101660f010000000ee139b4bf0000037affff057b207dff030263310274ff057b20207d016401700773616e64" +
+		"626f780a6964656d706f74656e740a6964656d706f74656e7406017201000263320000000000000000000001",
+	kindCall: "02630009636f6d706c65746564040274310102136170692e6578616d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b90704" +
+		"746f6f6c0272ff0f010000000ee139b4bf0000037affff0f010000000ee139b4bf0000037affff0102633101096e616d657370616365050474657874" +
+		"047465787400000000046a736f6e00000000047b207d05696d61676500020109696d6167652f706e670000087265736f757263650000000175000303" +
+		"736574016b02310664656c657465016b00",
+	kindDecision: "02640005722f312f30040f010000000ee139b4bf0000037affff03616e6e0161017401640165017605616c6c6f77020163016d0264ff010213617069" +
+		"2e6578616d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b907010a7065726d697373696f6e0274310203626f620f010000" +
+		"000ee139b4bf0000037affff0f010000000ee139b4bf0000037affffa4130c7b20226122203a2031207d",
+	kindEvents: "02650003ac020f010000000ee139b4bf0000037affff0d63616c6c5f6177616974696e670a0102027431016e03616e6e010263310000020474657874" +
+		"05666f756e640000000000ad020f01000000000000000000000000ffff0000000000000000",
+	kindState: "027300065b2031205d",
+	kindTicket: "027400cc017b226964223a227431222c226b696e64223a227065726d697373696f6e222c22737461747573223a226f70656e222c2272756e223a2272" +
+		"222c2273746570223a302c22696e646578223a302c2263616c6c5f6964223a22222c22746f6f6c223a22222c22746f6f6c5f646967657374223a2222" +
+		"2c22617267756d656e745f646967657374223a22222c22706f6c6963795f7265766973696f6e223a22222c22637265617465645f6174223a22323032" +
+		"362d30332d30345430353a30363a30372e30303030303038395a227d",
+	kindFile: "0279000102ff0000000000000000000000000000000000000000000000000000000000",
 }
 
 func TestRecordFormat(t *testing.T) {
@@ -227,9 +264,6 @@ func TestStoredFormats(t *testing.T) {
 // TestRecordsCutShort cuts every sample at every byte and appends to it.
 func TestRecordsCutShort(t *testing.T) {
 	for kind, rec := range samples(t, formatVersion) {
-		if kind == kindState {
-			continue // any bytes are a value
-		}
 		for n := range rec {
 			if _, err := decoders[kind](rec[:n]); err == nil {
 				t.Errorf("kind %q cut at %d of %d decodes", kind, n, len(rec))
@@ -246,7 +280,7 @@ func TestRecordAllocation(t *testing.T) {
 	huge := strings.Repeat("\xff", 9) + "\x01"
 	for kind, decode := range decoders {
 		for n := range 40 {
-			rec := append([]byte{formatVersion, kind}, make([]byte, n)...)
+			rec := append([]byte{formatVersion, kind, shapeLight}, make([]byte, n)...)
 			rec = append(rec, huge...)
 			allocated := testing.AllocsPerRun(1, func() { _, _ = decode(rec) })
 			if allocated > 1000 {
@@ -348,7 +382,7 @@ func FuzzCallRoundTrip(f *testing.F) {
 				Content: []batch.ContentBlock{{Type: "text", Text: text, Data: data, JSON: raw, URI: reason}},
 				State:   []batch.Command{{Op: batch.Op(phase), Key: key, Value: raw}}},
 		}
-		rec, err := encodeCall(&c)
+		rec, err := inOnePiece(encodeCall(&c))
 		if err != nil {
 			t.Fatal(err)
 		}

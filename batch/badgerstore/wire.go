@@ -11,16 +11,24 @@ import (
 // compact JSON inside it, replace text that is not UTF-8, and cost more than the
 // rest of a commit. Numbers are varints; strings are a length and their bytes;
 // lists carry their length plus one, so that nil (0) stays apart from empty (1).
+//
+// The bytes of heavy fields do not stand where their lengths do, but together
+// behind all other fields, so that they can be kept in a file of their own; see
+// seal. Format 1 had all bytes in place.
+
+// heavyBytes is the length from which a field is heavy. Part of the format.
+const heavyBytes = 1 << 10
 
 // encoder appends fields to a record.
 type encoder struct {
-	p   []byte
-	err error // the first value that cannot be encoded
+	p     []byte // envelope and light fields
+	heavy []byte
+	err   error // the first value that cannot be encoded
 }
 
 // newRecord starts a record with its envelope; size is a guess of its length.
 func newRecord(kind byte, size int) *encoder {
-	return &encoder{p: append(make([]byte, 0, 2+size), formatVersion, kind)}
+	return &encoder{p: append(make([]byte, 0, 3+size), formatVersion, kind, shapeLight)}
 }
 
 func (e *encoder) uint(n uint64) { e.p = binary.AppendUvarint(e.p, n) }
@@ -37,6 +45,10 @@ func (e *encoder) bool(b bool) {
 
 func (e *encoder) bytes(b []byte) {
 	e.list(b == nil, len(b))
+	if len(b) >= heavyBytes {
+		e.heavy = append(e.heavy, b...)
+		return
+	}
 	e.p = append(e.p, b...)
 }
 
@@ -62,6 +74,10 @@ func (e *encoder) time(t time.Time) {
 
 func putString[S ~string](e *encoder, s S) {
 	e.uint(uint64(len(s)))
+	if len(s) >= heavyBytes {
+		e.heavy = append(e.heavy, s...)
+		return
+	}
 	e.p = append(e.p, s...)
 }
 
@@ -72,13 +88,11 @@ func putStrings[S ~string](e *encoder, list []S) {
 	}
 }
 
-// record returns what was encoded.
-func (e *encoder) record() ([]byte, error) { return e.p, e.err }
-
 // decoder takes fields from a record in the order they were encoded. After the
 // first error it returns zero values.
 type decoder struct {
 	p      []byte
+	heavy  []byte
 	err    error
 	format byte
 }
@@ -93,14 +107,18 @@ func openRecord(kind byte, rec []byte) *decoder {
 	case rec[1] != kind:
 		return &decoder{err: fmt.Errorf("it is of kind %q instead of %q", rec[1], kind)}
 	}
-	return &decoder{p: rec[2:], format: rec[0]}
+	if rec[0] == 1 {
+		return &decoder{p: rec[2:], format: 1}
+	}
+	light, heavy, err := split(rec)
+	return &decoder{p: light, heavy: heavy, err: err, format: rec[0]}
 }
 
 var errShort = errors.New("it is cut short")
 
 func (d *decoder) fail(err error) {
 	if d.err == nil {
-		d.p, d.err = nil, err
+		d.p, d.heavy, d.err = nil, nil, err
 	}
 }
 
@@ -143,13 +161,31 @@ func (d *decoder) raw(n uint64) []byte {
 	return p
 }
 
-// bytes returns a copy.
-func (d *decoder) bytes() []byte {
-	n, ok := d.list()
-	if !ok {
+// field returns the next field of n bytes, from where it lies.
+func (d *decoder) field(n uint64) []byte {
+	if n < heavyBytes || d.format < 2 {
+		return d.raw(n)
+	}
+	if n > uint64(len(d.heavy)) {
+		d.fail(errShort)
 		return nil
 	}
-	return append(make([]byte, 0, n), d.raw(uint64(n))...)
+	p := d.heavy[:n]
+	d.heavy = d.heavy[n:]
+	return p
+}
+
+// bytes returns a copy.
+func (d *decoder) bytes() []byte {
+	n := d.uint()
+	if n == 0 {
+		return nil
+	}
+	p := d.field(n - 1)
+	if d.err != nil {
+		return nil
+	}
+	return append(make([]byte, 0, len(p)), p...)
 }
 
 // list returns the length of a list, false for nil. Every element has a byte at
@@ -177,7 +213,7 @@ func (d *decoder) time() (t time.Time) {
 	return t
 }
 
-func getString[S ~string](d *decoder) S { return S(d.raw(d.uint())) }
+func getString[S ~string](d *decoder) S { return S(d.field(d.uint())) }
 
 func getStrings[S ~string](d *decoder) []S {
 	n, ok := d.list()
@@ -195,8 +231,8 @@ func getStrings[S ~string](d *decoder) []S {
 
 // done reports the first error, or what is left over.
 func (d *decoder) done() error {
-	if len(d.p) > 0 {
-		d.fail(fmt.Errorf("%d bytes are left over", len(d.p)))
+	if n := len(d.p) + len(d.heavy); n > 0 {
+		d.fail(fmt.Errorf("%d bytes are left over", n))
 	}
 	return d.err
 }
