@@ -226,8 +226,8 @@ func TestEverySettingIsExplained(t *testing.T) {
 			continue
 		}
 		header := "[" + table + "]"
-		if table == "plugin" {
-			header = "[[plugin]]"
+		if slices.Contains([]string{"plugin", "client_tool", "delegate_tool"}, table) {
+			header = "[[" + table + "]]"
 		}
 		c.write(t, "host.toml", "version = 1\n"+header+"\n"+key+" = \"x\"\n")
 		out, _ := exec.Command(binary, "config", "check", "-c", file).CombinedOutput() // #nosec G204 -- our own program
