@@ -34,12 +34,15 @@ func (e *Engine) Cancel(ctx context.Context, run RunID, by, reason string) (*Bat
 	}
 	if r.Cancelled != nil {
 		// An earlier cancel may have been cut short between the run and its children.
-		return nil, errors.Join(r.errCancelled(), e.cancelChildren(ctx, r))
+		if err := e.cancelChildren(ctx, r); err != nil {
+			return nil, err
+		}
+		return nil, r.errCancelled()
 	}
 	release := e.stops.ask(run)
 	s, err := e.seal(ctx, run, &Cancellation{By: by, Reason: reason, At: e.now()})
 	release()
-	if err != nil || s.b == nil {
+	if err != nil {
 		return nil, err
 	}
 	e.resumeParent(ctx, s)
@@ -82,26 +85,28 @@ func (e *Engine) cancelChild(ctx context.Context, child RunID, parent *Run) (*Ba
 	return b, err
 }
 
-// cancelOrphan cancels a run whose parent was cancelled by a process that stopped
-// before it came to the children. It reports whether there was one to cancel.
+// cancelOrphan cancels a run of whose family a process cancelled a part, and stopped
+// before it came to the rest: what is open below the cancelled part ends from the top,
+// so that none of it goes on meanwhile. It reports whether there was such a part.
 func (e *Engine) cancelOrphan(ctx context.Context, run RunID) (bool, error) {
 	r, err := e.o.Store.Run(ctx, run)
-	if err != nil || r.Parent == "" || r.OpenStep == 0 {
-		return false, err
+	for err == nil && r.Parent != "" && r.OpenStep != 0 {
+		var id RunID
+		if id, err = r.Parent.run(); err != nil {
+			break
+		}
+		var parent *Run
+		parent, err = e.o.Store.Run(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			return false, nil
+		}
+		if err == nil && parent.Cancelled != nil {
+			_, err = e.cancelChild(ctx, r.ID, parent)
+			return true, err
+		}
+		r = parent
 	}
-	id, err := r.Parent.run()
-	if err != nil {
-		return false, err
-	}
-	parent, err := e.o.Store.Run(ctx, id)
-	if errors.Is(err, ErrNotFound) || err == nil && parent.Cancelled == nil {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	_, err = e.cancelChild(ctx, run, parent)
-	return true, err
+	return false, err
 }
 
 // seal commits the cancellation; the session has the sealed batch, if one was open.
