@@ -270,7 +270,9 @@ func (e *Engine) recoverBatch(ctx context.Context, id BatchID) (bool, error) {
 			return false, nil
 		}
 	}
-	_, err = e.Resume(ctx, run)
+	if _, err = e.Resume(ctx, run); errors.Is(err, ErrCancelled) {
+		err = nil // it is being cancelled at this moment: whoever does that ends it
+	}
 	return true, err
 }
 
