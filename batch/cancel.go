@@ -45,8 +45,10 @@ func (e *Engine) Cancel(ctx context.Context, run RunID, by, reason string) (*Bat
 	if err != nil {
 		return nil, err
 	}
+	// The children first: the parent may run for long when it goes on.
+	err = e.cancelChildren(ctx, s.run)
 	e.resumeParent(ctx, s)
-	return s.b, e.cancelChildren(ctx, s.run)
+	return s.b, err
 }
 
 // cancelChildren cancels the children of a cancelled run's last batch that are not

@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -67,6 +68,26 @@ func TestCancelOfAFinishedRunReachesItsChildren(t *testing.T) {
 		t.Fatalf("Cancel: %v, %v", b, err)
 	}
 	w.wantCancelled("r", child, grandchild)
+}
+
+// TestCancelReachesTheChildrenBeforeTheParentGoesOn: what the parent then runs may
+// take long, or be stopped.
+func TestCancelReachesTheChildrenBeforeTheParentGoesOn(t *testing.T) {
+	w, e, _, _ := family(t)
+	child := batch.ChildRunID("s/1/0")
+	grandchild := batch.ChildRunID(batch.NewOperationID(child, 1, 0))
+	w.submit(e, "s", `spawn ["spawn [\"once\"]"]`, "echo")
+	answer := w.tools["echo"].invoke
+	w.tools["echo"].invoke = func(ctx context.Context, c *batch.Call) (*batch.Output, error) {
+		w.wantCancelled(child, grandchild)
+		return answer(ctx, c)
+	}
+	if _, err := e.Cancel(t.Context(), child, "bob", ""); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.order) != 1 {
+		t.Errorf("ran %v", w.order)
+	}
 }
 
 // TestCancelAgainTellsOfAFailure: whoever asks once more, to reach the children, is
