@@ -60,7 +60,11 @@ func (l *ownerLock) sign() error {
 	return err
 }
 
-func (l *ownerLock) release() error { return l.f.Close() }
+// release gives the lock back itself: closing the file would not while another
+// process is being started, which shares it until its program runs.
+func (l *ownerLock) release() error {
+	return errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
+}
 
 // describeOwner says who holds the lock. The note may be that of an earlier
 // process when the holder is just about to write its own.

@@ -44,7 +44,7 @@ func open(dir string, o Options, owner *ownerLock) (_ *Store, err error) {
 		return nil, err
 	}
 	if !clean {
-		if err := removeUnborn(dir); err != nil {
+		if err := removeEmptyLogs(dir); err != nil {
 			return nil, fmt.Errorf("store %s: %w", dir, err)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/awaken-agents/awaken-host/batch"
 )
 
-// TestKilledWhileCreatingALog: a log file that has no size yet, as SIGKILL leaves it
-// between two system calls, is no damage.
-func TestKilledWhileCreatingALog(t *testing.T) {
+// TestKilledAtALogFile: a log without size is what SIGKILL leaves between two system
+// calls, of its creation or of its deletion. It is no damage.
+func TestKilledAtALogFile(t *testing.T) {
 	for _, tt := range []struct {
 		file   string
 		closed bool // in order, so that the file is somebody else's doing
@@ -19,7 +19,8 @@ func TestKilledWhileCreatingALog(t *testing.T) {
 	}{
 		{file: "000099.vlog", ok: true},
 		{file: "00099.mem", ok: true},
-		{file: "000000.vlog"}, // there are later ones
+		{file: "000000.vlog", ok: true}, // there are later ones: it was being deleted
+		{file: "00000.mem", ok: true},
 		{file: "000099.vlog", closed: true},
 	} {
 		dir := t.TempDir()
