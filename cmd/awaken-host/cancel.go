@@ -43,6 +43,7 @@ cancel: it stops the process, and the next one continues the run.`,
 				return a.interrupted(ctx, err, "see what came of it with: "+a.command("runs show", args[0]))
 			}
 			if res != nil {
+				a.tellParent(ctx, h, res)
 				return errors.Join(err, a.writeResult(ctx, h, res))
 			}
 			a.tell("run %s is cancelled; no step of it was open", args[0])
