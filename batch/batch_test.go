@@ -271,6 +271,13 @@ func TestIDs(t *testing.T) {
 			t.Errorf("batch id %q: %v", id, err)
 		}
 	}
+	for name, ok := range map[string]bool{"": true, "Ada Lovelace": true, "Åsa": true, " ada": false, "a\u200bda": false, "a\u202eda": false, "a\tb": false} {
+		r := request("r", 1)
+		r.Principal = name
+		if _, err := newWorld(t).engine().Submit(t.Context(), r); errors.Is(err, batch.ErrBadID) == ok {
+			t.Errorf("principal %q: %v", name, err)
+		}
+	}
 	if a, b := batch.NewRunID(at), batch.NewRunID(at); a == b || a.Validate() != nil {
 		t.Errorf("fresh run ids %q and %q", a, b)
 	}

@@ -25,8 +25,8 @@ func (r *Run) errCancelled() error {
 // It returns the sealed batch, nil when no step was open. A run that is cancelled
 // already is ErrCancelled.
 func (e *Engine) Cancel(ctx context.Context, run RunID, by, reason string) (*Batch, error) {
-	if by == "" {
-		return nil, fmt.Errorf("run %s: a cancellation needs a name: %w", run, ErrApprover)
+	if err := checkActor("run "+string(run), by); err != nil {
+		return nil, err
 	}
 	r, err := e.o.Store.Run(ctx, run)
 	if err != nil {

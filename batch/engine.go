@@ -171,7 +171,7 @@ func hashPart(h hash.Hash, s string) {
 // When ctx ends the call that runs is told to stop, nothing more is started, and
 // what was committed stays for Recover.
 func (e *Engine) Submit(ctx context.Context, req *Request) (*Batch, error) {
-	if err := req.Run.Validate(); err != nil {
+	if err := errors.Join(req.Run.Validate(), checkName("principal", req.Principal), checkName("agent", req.Agent)); err != nil {
 		return nil, err
 	}
 	var b *Batch

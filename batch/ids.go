@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // RunID names a run: [A-Za-z0-9._-], 1 to 128 bytes, not "." or "..".
@@ -72,6 +74,41 @@ func (id CallID) Validate() error {
 		if id[i] <= ' ' || id[i] > '~' {
 			return fmt.Errorf("call id %q has a character outside printable ASCII at byte %d: %w", string(id), i, ErrBadID)
 		}
+	}
+	return nil
+}
+
+// MaxNameBytes bounds the names of people and agents.
+const MaxNameBytes = 256
+
+// checkName accepts the name of a person or an agent as it can be shown and
+// compared: two that look alike by invisible characters or spaces around them would
+// let somebody pass for another. Empty is for the caller to judge. The error wraps
+// ErrBadID.
+func checkName(kind, s string) error {
+	switch {
+	case len(s) > MaxNameBytes:
+		return fmt.Errorf("%s is %d bytes, at most %d are allowed: %w", kind, len(s), MaxNameBytes, ErrBadID)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s is not UTF-8: %w", kind, ErrBadID)
+	case strings.TrimSpace(s) != s:
+		return fmt.Errorf("%s %q has spaces around it: %w", kind, s, ErrBadID)
+	}
+	for _, r := range s {
+		if r != ' ' && !unicode.IsGraphic(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) {
+			return fmt.Errorf("%s %q has the invisible character %U: %w", kind, s, r, ErrBadID)
+		}
+	}
+	return nil
+}
+
+// checkActor accepts the name of whoever decides, supplies, amends or cancels.
+func checkActor(what, by string) error {
+	if by == "" {
+		return fmt.Errorf("%s: the name of who does this is needed: %w", what, ErrApprover)
+	}
+	if err := checkName("name", by); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -36,8 +37,8 @@ type TicketAnswer struct {
 // decide (not among the approvers, or the run's own principal) ErrApprover. A late
 // decision settles the ticket as expired and the batch goes on.
 func (e *Engine) Decide(ctx context.Context, id TicketID, a TicketAnswer) (*Batch, error) {
-	if a.By == "" {
-		return nil, fmt.Errorf("ticket %s: a decision needs a name: %w", id, ErrApprover)
+	if err := checkActor("ticket "+string(id), a.By); err != nil {
+		return nil, err
 	}
 	return e.onTicket(ctx, id, TicketPermission, func(ctx context.Context, s *session, t *Ticket) error {
 		if err := t.mayDecide(a, s.run, &s.b.Calls[t.Index]); err != nil {
@@ -104,13 +105,13 @@ func (t *Ticket) mayDecide(a TicketAnswer, r *Run, cs *CallState) error {
 	if digest := cs.Call.ArgumentDigest(); t.ArgumentDigest != digest || a.ArgumentDigest != "" && a.ArgumentDigest != digest {
 		return fmt.Errorf("ticket %s: the call's arguments have digest %s: %w", t.ID, digest, ErrArguments)
 	}
-	if r.Principal != "" && a.By == r.Principal {
+	if r.Principal != "" && strings.EqualFold(a.By, r.Principal) {
 		return fmt.Errorf("ticket %s: %s submitted the call and may not decide it: %w", t.ID, a.By, ErrApprover)
 	}
 	if len(t.Approvers) > 0 && !slices.Contains(t.Approvers, a.By) {
 		return fmt.Errorf("ticket %s: %s is not among its approvers: %w", t.ID, a.By, ErrApprover)
 	}
-	if slices.ContainsFunc(t.Decisions, func(d TicketDecision) bool { return d.By == a.By }) {
+	if slices.ContainsFunc(t.Decisions, func(d TicketDecision) bool { return strings.EqualFold(d.By, a.By) }) {
 		return fmt.Errorf("ticket %s: %s: %w", t.ID, a.By, ErrAlreadyDecided)
 	}
 	return nil

@@ -21,8 +21,8 @@ type ExternalResult struct {
 // continues the batch, which is returned as Submit does. The content is validated
 // like any tool's output. Errors are those of Decide, and ErrResult.
 func (e *Engine) Supply(ctx context.Context, id TicketID, r ExternalResult) (*Batch, error) {
-	if r.By == "" {
-		return nil, fmt.Errorf("ticket %s: a result needs the name of who supplies it: %w", id, ErrApprover)
+	if err := checkActor("ticket "+string(id), r.By); err != nil {
+		return nil, err
 	}
 	return e.onTicket(ctx, id, TicketExternalResult, func(ctx context.Context, s *session, t *Ticket) error {
 		cs := &s.b.Calls[t.Index]
@@ -74,8 +74,8 @@ type Amendment struct {
 // of its run. What was published is not rewritten; a later amendment stands beside
 // the earlier ones.
 func (e *Engine) Amend(ctx context.Context, run RunID, step, index int, a Amendment) error {
-	if a.By == "" {
-		return fmt.Errorf("run %s: an amendment needs a name: %w", run, ErrApprover)
+	if err := checkActor("run "+string(run), a.By); err != nil {
+		return err
 	}
 	unlock, err := e.locks.lock(ctx, string(run))
 	if err != nil {

@@ -59,6 +59,13 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 	}{
 		"nobody":          {yes(""), batch.ErrApprover},
 		"the submitter":   {yes("alice"), batch.ErrApprover},
+		"in capitals":     {yes("Alice"), batch.ErrApprover},
+		"with a space":    {yes("bob "), batch.ErrBadID},
+		"zero width":      {yes("bo\u200bb"), batch.ErrBadID},
+		"a line":          {yes("bob\nroot"), batch.ErrBadID},
+		"an escape":       {yes("bob\x1b[1m"), batch.ErrBadID},
+		"not UTF-8":       {yes("bob\xff"), batch.ErrBadID},
+		"too long":        {yes(strings.Repeat("b", 257)), batch.ErrBadID},
 		"not an approver": {yes("eve"), batch.ErrApprover},
 		"other arguments": {batch.TicketAnswer{By: "bob", Approve: true, ArgumentDigest: strings.Repeat("0", 64)}, batch.ErrArguments},
 	} {

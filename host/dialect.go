@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -50,30 +51,35 @@ func ParseMessage(data []byte) (*Message, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return bad("it is empty")
 	}
-	var top struct {
-		Calls     json.RawMessage `json:"calls"`
-		ToolCalls json.RawMessage `json:"tool_calls"`
-		Content   json.RawMessage `json:"content"`
+	if !json.Valid(data) {
+		var v any
+		return bad("%s", jsonProblem(data, json.Unmarshal(data, &v)))
 	}
-	if err := json.Unmarshal(data, &top); err != nil {
-		return bad("%s", jsonProblem(data, err))
+	top, err := object("it", data)
+	if err != nil {
+		return bad("%s", err)
 	}
 	m := &Message{Raw: data}
-	var err error
-	switch has := func(r json.RawMessage) bool { return len(r) > 0 && string(r) != "null" }; {
-	case has(top.Calls) && (has(top.ToolCalls) || has(top.Content)):
+	calls, toolCalls, content := top["calls"], top["tool_calls"], top["content"]
+	switch {
+	case present(calls) && (present(toolCalls) || present(content)):
 		return bad(`it has "calls" beside "tool_calls" or "content": use one dialect`)
-	case has(top.Calls):
+	case present(calls):
 		m.Dialect = DialectOwn
 		m.Calls, err = parseOwn(data)
-	case has(top.ToolCalls):
+	case present(toolCalls):
 		m.Dialect = DialectOpenAI
-		m.Calls, err = parseOpenAI(top.ToolCalls)
-	case has(top.Content):
+		if err = onlyText(content); err == nil {
+			m.Calls, err = parseOpenAI(toolCalls)
+		}
+	case present(content):
 		m.Dialect = DialectAnthropic
-		m.Calls, err = parseAnthropic(top.Content)
+		m.Calls, err = parseAnthropic(content)
 	default:
 		return bad(`it has none of "calls" (own form), "content" with tool_use blocks (Anthropic) and "tool_calls" (OpenAI)`)
+	}
+	if err == nil {
+		err = fromAssistant(top["role"])
 	}
 	if err != nil {
 		return bad("%s", err)
@@ -91,32 +97,15 @@ func ParseMessage(data []byte) (*Message, error) {
 
 // jsonProblem adds line and column to a syntax error.
 func jsonProblem(data []byte, err error) string {
+	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+		return "it begins with a byte order mark: save it as UTF-8 without one"
+	}
 	var se *json.SyntaxError
-	var te *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &se):
+	if errors.As(err, &se) {
 		line, col := position(data, se.Offset)
 		return fmt.Sprintf("line %d, column %d: invalid JSON: %v", line, col, se)
-	case errors.As(err, &te):
-		if te.Field == "" {
-			return fmt.Sprintf("it is a JSON %s, an object is needed", te.Value)
-		}
-		return fmt.Sprintf("%q is a %s, %s is needed", te.Field, te.Value, wanted(te.Type.Kind().String()))
-	}
-	if key, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		return fmt.Sprintf("unknown key %s: a message has calls, a call has id, tool and arguments, and nothing else", key)
 	}
 	return err.Error()
-}
-
-func wanted(kind string) string {
-	switch kind {
-	case "slice":
-		return "an array"
-	case "struct", "map":
-		return "an object"
-	}
-	return "a " + kind
 }
 
 func position(data []byte, offset int64) (line, col int) {
@@ -127,68 +116,190 @@ func position(data []byte, offset int64) (line, col int) {
 	return bytes.Count(head, []byte("\n")) + 1, len(head) - bytes.LastIndexByte(head, '\n')
 }
 
+func present(r json.RawMessage) bool { return len(r) > 0 && string(r) != "null" }
+
+// object splits a JSON object into its members. Keys are taken to the letter, and
+// one that is there twice is refused: another reader of the same message might
+// take the other value.
+func object(what string, raw json.RawMessage) (map[string]json.RawMessage, error) {
+	if !present(raw) {
+		return nil, fmt.Errorf("%s is missing", what)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	t, err := dec.Token()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", what, jsonProblem(raw, err))
+	}
+	if t != json.Delim('{') {
+		return nil, fmt.Errorf("%s is not a JSON object", what)
+	}
+	members := map[string]json.RawMessage{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s", what, jsonProblem(raw, err))
+		}
+		key, _ := t.(string)
+		if _, twice := members[key]; twice {
+			return nil, fmt.Errorf("%s has the key %q twice", what, key)
+		}
+		var v json.RawMessage
+		if err := dec.Decode(&v); err != nil {
+			return nil, fmt.Errorf("%s: %q: %s", what, key, jsonProblem(raw, err))
+		}
+		members[key] = v
+	}
+	return members, nil
+}
+
+// array splits a JSON array of objects.
+func array(what string, raw json.RawMessage) ([]map[string]json.RawMessage, error) {
+	var items []json.RawMessage
+	if err := json.Unmarshal(raw, &items); err != nil {
+		return nil, fmt.Errorf("%s is not a JSON array", what)
+	}
+	out := make([]map[string]json.RawMessage, len(items))
+	for i, item := range items {
+		var err error
+		if out[i], err = object(fmt.Sprintf("%s[%d]", what, i), item); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// text is a member that is a string, or absent.
+func text(what string, raw json.RawMessage) (string, error) {
+	if !present(raw) {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", fmt.Errorf("%s is not a string", what)
+	}
+	return s, nil
+}
+
+// fromAssistant refuses a message that says it is somebody else's: calls in it were
+// not made by the model.
+func fromAssistant(raw json.RawMessage) error {
+	role, err := text("role", raw)
+	if err == nil && role != "" && role != "assistant" {
+		err = fmt.Errorf("its role is %q, calls are in messages of the assistant", role)
+	}
+	return err
+}
+
+// onlyText refuses tool_use blocks beside tool_calls: half of the calls would be
+// left out.
+func onlyText(content json.RawMessage) error {
+	if !present(content) || bytes.HasPrefix(bytes.TrimSpace(content), []byte(`"`)) {
+		return nil
+	}
+	blocks, err := array("content", content)
+	if err != nil {
+		return err
+	}
+	for _, b := range blocks {
+		if kind, _ := text("type", b["type"]); kind == "tool_use" {
+			return errors.New(`it has tool_use blocks beside "tool_calls": use one dialect`)
+		}
+	}
+	return nil
+}
+
 // parseOwn is strict: the form is ours, so an unknown key is a mistake, and one
 // that would ask for a place to run must not look as if it were obeyed.
 func parseOwn(data []byte) ([]batch.RequestedCall, error) {
-	var msg struct {
-		Calls []struct {
-			ID        batch.CallID    `json:"id"`
-			Tool      batch.ToolID    `json:"tool"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"calls"`
+	top, err := object("it", data)
+	if err != nil {
+		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&msg); err != nil {
-		return nil, errors.New(jsonProblem(data, err))
+	if err := onlyKeys("it", top, "calls"); err != nil {
+		return nil, err
 	}
-	calls := make([]batch.RequestedCall, 0, len(msg.Calls))
-	for _, c := range msg.Calls {
-		calls = append(calls, batch.RequestedCall{ID: c.ID, Tool: c.Tool, Arguments: orEmptyObject(c.Arguments)})
+	list, err := array("calls", top["calls"])
+	if err != nil {
+		return nil, err
+	}
+	calls := make([]batch.RequestedCall, 0, len(list))
+	for i, c := range list {
+		what := fmt.Sprintf("calls[%d]", i)
+		if err := onlyKeys(what, c, "id", "tool", "arguments"); err != nil {
+			return nil, err
+		}
+		id, ierr := text(what+".id", c["id"])
+		tool, terr := text(what+".tool", c["tool"])
+		if err := errors.Join(ierr, terr); err != nil {
+			return nil, err
+		}
+		calls = append(calls, batch.RequestedCall{ID: batch.CallID(id), Tool: batch.ToolID(tool), Arguments: orEmptyObject(c["arguments"])})
 	}
 	return calls, nil
+}
+
+func onlyKeys(what string, members map[string]json.RawMessage, known ...string) error {
+	for key := range members {
+		if !slices.Contains(known, key) {
+			return fmt.Errorf("%s has the unknown key %q: a message has calls, a call has id, tool and arguments, and nothing else", what, key)
+		}
+	}
+	return nil
 }
 
 func parseAnthropic(content json.RawMessage) ([]batch.RequestedCall, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(content), []byte(`"`)) {
 		return nil, errors.New("its content is plain text without tool_use blocks")
 	}
-	var blocks []struct {
-		Type  string          `json:"type"`
-		ID    batch.CallID    `json:"id"`
-		Name  batch.ToolID    `json:"name"`
-		Input json.RawMessage `json:"input"`
-	}
-	if err := json.Unmarshal(content, &blocks); err != nil {
-		return nil, fmt.Errorf("content: %s", jsonProblem(content, err))
+	blocks, err := array("content", content)
+	if err != nil {
+		return nil, err
 	}
 	var calls []batch.RequestedCall
-	for _, b := range blocks {
-		if b.Type == "tool_use" {
-			calls = append(calls, batch.RequestedCall{ID: b.ID, Tool: b.Name, Arguments: orEmptyObject(b.Input)})
+	for i, b := range blocks {
+		what := fmt.Sprintf("content[%d]", i)
+		kind, err := text(what+".type", b["type"])
+		if err != nil {
+			return nil, err
 		}
+		if kind != "tool_use" {
+			continue
+		}
+		id, ierr := text(what+".id", b["id"])
+		name, nerr := text(what+".name", b["name"])
+		if err := errors.Join(ierr, nerr); err != nil {
+			return nil, err
+		}
+		calls = append(calls, batch.RequestedCall{ID: batch.CallID(id), Tool: batch.ToolID(name), Arguments: orEmptyObject(b["input"])})
 	}
 	return calls, nil
 }
 
 func parseOpenAI(toolCalls json.RawMessage) ([]batch.RequestedCall, error) {
-	var list []struct {
-		ID       batch.CallID `json:"id"`
-		Type     string       `json:"type"`
-		Function struct {
-			Name      batch.ToolID    `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"function"`
-	}
-	if err := json.Unmarshal(toolCalls, &list); err != nil {
-		return nil, fmt.Errorf("tool_calls: %s", jsonProblem(toolCalls, err))
+	list, err := array("tool_calls", toolCalls)
+	if err != nil {
+		return nil, err
 	}
 	calls := make([]batch.RequestedCall, 0, len(list))
 	for i, c := range list {
-		if c.Type != "" && c.Type != "function" {
-			return nil, fmt.Errorf("tool_calls[%d] has type %q, function is known", i, c.Type)
+		what := fmt.Sprintf("tool_calls[%d]", i)
+		kind, kerr := text(what+".type", c["type"])
+		id, ierr := text(what+".id", c["id"])
+		if err := errors.Join(kerr, ierr); err != nil {
+			return nil, err
 		}
-		calls = append(calls, batch.RequestedCall{ID: c.ID, Tool: c.Function.Name, Arguments: unwrapString(c.Function.Arguments)})
+		if kind != "" && kind != "function" {
+			return nil, fmt.Errorf("%s has type %q, function is known", what, kind)
+		}
+		function, err := object(what+".function", c["function"])
+		if err != nil {
+			return nil, err
+		}
+		name, err := text(what+".function.name", function["name"])
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, batch.RequestedCall{ID: batch.CallID(id), Tool: batch.ToolID(name), Arguments: unwrapString(function["arguments"])})
 	}
 	return calls, nil
 }
