@@ -44,6 +44,7 @@ func syncFolder(dir string) error {
 // what is in a new log, but not its name.
 type folder struct {
 	f        *os.File
+	sync     func(*os.File) error
 	synced   time.Time // modification time of the folder that is on disk
 	syncedAt time.Time
 }
@@ -53,7 +54,7 @@ func openFolder(dir string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	fo := &folder{f: f}
+	fo := &folder{f: f, sync: (*os.File).Sync}
 	if err := fo.syncIfChanged(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -74,7 +75,7 @@ func (fo *folder) syncIfChanged() error {
 		return nil
 	}
 	at := time.Now()
-	if err := fo.f.Sync(); err != nil {
+	if err := fo.sync(fo.f); err != nil {
 		return err
 	}
 	fo.synced, fo.syncedAt = fi.ModTime(), at

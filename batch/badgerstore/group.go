@@ -129,7 +129,7 @@ func (s *Store) writeGroup(group []*waiting) {
 			txn.Discard()
 			txn = s.db.NewTransactionAt(math.MaxUint64, true)
 		}
-		err := s.writePiece(txn, p.entries)
+		err := s.writePiece(txn, p)
 		if err == nil {
 			s.heads.put(p.entries)
 		} else {
@@ -183,8 +183,8 @@ func (s *Store) planGroup(v *view, group []*waiting) []piece {
 const discardEvery = 64
 
 // writePiece is durable when it returns nil, and only then do readers see it.
-func (s *Store) writePiece(txn *badger.Txn, entries []entry) error {
-	for _, e := range entries {
+func (s *Store) writePiece(txn *badger.Txn, p piece) error {
+	for _, e := range p.entries {
 		var err error
 		if e.value == nil {
 			err = txn.Delete(e.key)
@@ -195,6 +195,9 @@ func (s *Store) writePiece(txn *badger.Txn, entries []entry) error {
 			// Nothing is written before Commit.
 			return fmt.Errorf("record %q: %w", e.key, err)
 		}
+	}
+	if s.wal != nil {
+		s.wal.prepare(p.size.bytes)
 	}
 	s.now++
 	if err := txn.CommitAt(s.now, nil); err != nil {

@@ -231,6 +231,15 @@ var golden2 = map[byte]string{
 	kindFile: "0279000102ff0000000000000000000000000000000000000000000000000000000000",
 }
 
+func mustHex(t testing.TB, text string) []byte {
+	t.Helper()
+	p, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func TestRecordFormat(t *testing.T) {
 	for kind, rec := range samples(t, formatVersion) {
 		if got := hex.EncodeToString(rec); got != golden[formatVersion][kind] {
@@ -244,10 +253,7 @@ func TestRecordFormat(t *testing.T) {
 func TestStoredFormats(t *testing.T) {
 	for format, records := range golden {
 		for kind, want := range samples(t, format) {
-			stored, err := hex.DecodeString(records[kind])
-			if err != nil {
-				t.Fatal(err)
-			}
+			stored := mustHex(t, records[kind])
 			if len(stored) == 0 || stored[0] != byte(format) {
 				t.Fatalf("there is no record of kind %q in format %d", kind, format)
 			}
@@ -344,11 +350,7 @@ func FuzzKeys(f *testing.F) {
 func FuzzRecords(f *testing.F) {
 	for format, records := range golden {
 		for kind := range samples(f, format) {
-			rec, err := hex.DecodeString(records[kind])
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Add(rec)
+			f.Add(mustHex(f, records[kind]))
 		}
 	}
 	f.Fuzz(func(t *testing.T, rec []byte) {

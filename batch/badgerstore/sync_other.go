@@ -9,3 +9,7 @@ import "os"
 const ownSync = false
 
 func syncData(f *os.File) error { return f.Sync() }
+
+const smallWrite = 0
+
+func setAside(*wal, int64) {}

@@ -24,6 +24,9 @@ type wal struct {
 	dir    string
 	number int      // of the newest file
 	f      *os.File // a handle of our own
+	last   int64    // bytes of the last transaction, at least
+	used   int64    // bytes that Badger has written to the file, at least
+	ready  int64    // up to here its blocks are on disk; not below used
 	sync   func(*os.File) error
 }
 
@@ -63,8 +66,23 @@ func openWAL(dir string, sync func(*os.File) error) (*wal, error) {
 	if w.number < 0 {
 		return nil, errors.New("Badger has no write-ahead log")
 	}
-	w.f, err = os.Open(walPath(dir, w.number))
+	// Badger has just made it and written nothing but the file's header.
+	w.used, w.ready = walOverhead, walOverhead
+	w.f, err = os.OpenFile(walPath(dir, w.number), os.O_RDWR, 0)
 	return w, err
+}
+
+// walOverhead is above what a log file and each transaction have besides entries.
+const walOverhead = 128
+
+// prepare is called before a transaction of the given size, in bytes, is written.
+func (w *wal) prepare(size int64) {
+	w.last = size + walOverhead
+	if w.last <= smallWrite && w.used+w.last > w.ready {
+		setAside(w, w.used+w.last)
+	}
+	w.used += w.last
+	w.ready = max(w.ready, w.used)
 }
 
 // commit makes the transaction that was just written durable.
@@ -73,7 +91,7 @@ func (w *wal) commit() error {
 		return err
 	}
 	for {
-		next, err := os.Open(walPath(w.dir, w.number+1))
+		next, err := os.OpenFile(walPath(w.dir, w.number+1), os.O_RDWR, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -84,6 +102,7 @@ func (w *wal) commit() error {
 			return errors.Join(err, next.Close())
 		}
 		w.number, w.f = w.number+1, next
+		w.used, w.ready = w.last, w.last
 		if err := w.sync(w.f); err != nil {
 			return err
 		}
