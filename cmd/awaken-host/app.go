@@ -84,7 +84,7 @@ func (a *app) main(args []string) int {
 // do wraps the work of a command.
 func (a *app) do(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := a.checkFlags(); err != nil {
+		if err := a.checkFlags(cmd); err != nil {
 			return err
 		}
 		a.began = true

@@ -8,9 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/awaken-agents/awaken-host/host/standard"
 )
@@ -44,7 +48,10 @@ func TestWrongUsage(t *testing.T) {
 		{"no such host file", []string{"run", "-c", "nothing.toml", "-"}, "nothing.toml"},
 		{"bad label", []string{"run", "-c", config, "--label", "x", "-"}, "key=value"},
 		{"label twice", []string{"run", "-c", config, "--label", "x=1", "--label", "x=2", "-"}, "twice"},
-		{"negative step", []string{"run", "-c", config, "--step", "-1", "-"}, "first step is 1"},
+		{"negative step", []string{"run", "-c", config, "--run", "r", "--step", "-1", "-"}, "--step -1: a number from 1"},
+		{"step zero", []string{"run", "-c", config, "--run", "r", "--step", "0", "-"}, "--step 0: a number from 1"},
+		{"step of no run", []string{"run", "-c", config, "--step", "2", "-"}, "--step 2: the step of which run? Say so with --run"},
+		{"page of nothing", []string{"runs", "list", "-c", config, "--limit", "0"}, "--limit 0: a number from 1"},
 		{"bad run id", []string{"run", "-c", config, "--run", "a/b", "-"}, "a/b"},
 		{"unknown tool", []string{"tools", "call", "-c", config, "hello__gret"}, "did you mean hello__greet"},
 		{"arguments that are not JSON", []string{"tools", "call", "-c", config, "hello__greet", "{"}, "not valid JSON"},
@@ -69,6 +76,63 @@ func TestWrongUsage(t *testing.T) {
 				t.Errorf("stderr %q, want %q in it", stderr, tc.want)
 			}
 		})
+	}
+}
+
+// A shell makes "" of a variable that is not set. A flag that is there and says
+// nothing must not pass for one that was left out: it may have been a protection.
+func TestEmptyValuesAreRefused(t *testing.T) {
+	config := filepath.Join(initialised(t), "host.toml")
+	root := newApp(nil, io.Discard, io.Discard).root()
+	n := 0
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.Name() != "help" && sub.Name() != "completion" {
+				visit(sub)
+			}
+		}
+		if c.HasSubCommands() {
+			return
+		}
+		args := strings.Fields(c.CommandPath())[1:]
+		if c.InheritedFlags().Lookup("config") != nil || c.Flags().Lookup("config") != nil {
+			args = append(args, "-c", config)
+		}
+		words := strings.Fields(c.Use)[1:]
+		check := func(f *pflag.Flag) {
+			if f.Name == "help" || f.Value.Type() == "bool" || f.Value.Type() == "uint64" || slices.Contains(mayBeEmpty, f.Name) {
+				return
+			}
+			n++
+			value := ""
+			if f.Value.Type() == "int" {
+				value = "0"
+			}
+			line := append(slices.Clone(args), "--"+f.Name, value)
+			for _, w := range words {
+				if w[0] == '[' || w[0] == '-' {
+					break
+				}
+				line = append(line, "x")
+			}
+			out, stderr, code := call(t, "", line...)
+			if code != exitUsage || out != "" || !strings.HasPrefix(stderr, "awaken-host: --"+f.Name+" ") {
+				t.Errorf("%q: exit status %d, stdout %q, stderr %q", line, code, out, stderr)
+			}
+		}
+		c.LocalFlags().VisitAll(check)
+		c.InheritedFlags().VisitAll(check)
+	}
+	visit(root)
+	if n < 40 {
+		t.Errorf("%d flags were tried", n)
+	}
+	for _, args := range [][]string{{"run", "-c", config, ""}, {"init", ""}, {"runs", "show", "-c", config, ""}, {"plugin", "sign", "", "--key", "k"}} {
+		out, stderr, code := call(t, "", args...)
+		if code != exitUsage || out != "" || !strings.Contains(stderr, "an argument is empty") {
+			t.Errorf("%q: exit status %d, stdout %q, stderr %q", args, code, out, stderr)
+		}
 	}
 }
 

@@ -29,9 +29,6 @@ each event is one line. Nothing is executed.`,
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many (default: all)")
 	freeText(cmd, "after", "limit")
 	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
-		if limit < 0 {
-			return usagef("--limit %d: a number from 1 is needed", limit)
-		}
 		return a.withLedger(ctx, func(l *standard.Ledger) error {
 			events, err := l.Events(ctx, standard.RunID(args[0]), after, limit)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -74,7 +75,39 @@ func (a *app) onHost(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-func (a *app) checkFlags() error {
+// mayBeEmpty are the flags that say nothing about what is done.
+var mayBeEmpty = []string{"reason", "note"}
+
+// checkValues refuses flags that are given and say nothing, as a shell makes them
+// of a variable that is not set: what they were to guard would go on unguarded.
+func checkValues(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err != nil || slices.Contains(mayBeEmpty, f.Name) {
+			return
+		}
+		var values []string
+		switch v := f.Value.(type) {
+		case pflag.SliceValue:
+			values = v.GetSlice()
+		default:
+			values = []string{v.String()}
+		}
+		for _, v := range values {
+			if strings.TrimSpace(v) == "" {
+				err = usagef("--%s is empty: give it a value, or leave it out", f.Name)
+			}
+		}
+		if n, convErr := strconv.Atoi(f.Value.String()); f.Value.Type() == "int" && (convErr != nil || n < 1) {
+			err = usagef("--%s %s: a number from 1 is needed, or leave it out", f.Name, f.Value)
+		}
+	})
+	return err
+}
+
+func (a *app) checkFlags(cmd *cobra.Command) error {
+	if err := checkValues(cmd); err != nil {
+		return err
+	}
 	if a.format != formatDefault && a.format != formatJSON && a.format != formatTable {
 		return usagef("-o %s: json and table are known", a.format)
 	}
@@ -168,6 +201,9 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
 			return fmt.Errorf("%s takes %s, %d arguments were given. Usage: %s", cmd.CommandPath(), what, len(args), cmd.UseLine())
+		}
+		if slices.Contains(args, "") {
+			return fmt.Errorf("%s takes %s: an argument is empty. Usage: %s", cmd.CommandPath(), what, cmd.UseLine())
 		}
 		return nil
 	}

@@ -75,8 +75,8 @@ func (s *submission) request(msg *standard.Message) (standard.Request, error) {
 	r := standard.Request{
 		Run: standard.RunID(s.run), Step: s.step, Principal: s.principal, Agent: s.agent, Message: msg,
 	}
-	if s.step < 0 {
-		return r, usagef("--step %d: the first step is 1", s.step)
+	if s.step > 0 && s.run == "" {
+		return r, usagef("--step %d: the step of which run? Say so with --run", s.step)
 	}
 	for _, l := range s.labels {
 		k, v, ok := strings.Cut(l, "=")

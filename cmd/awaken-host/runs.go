@@ -63,9 +63,6 @@ first.`,
 	cmd.Flags().StringVar(&after, "after", "", "only ids after this one, in their order")
 	freeText(cmd, "limit", "after")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) error {
-		if limit < 0 {
-			return usagef("--limit %d: a number from 1 is needed", limit)
-		}
 		return a.withLedger(ctx, func(l *standard.Ledger) error {
 			list := l.Runs
 			if limit > 0 || after != "" {
