@@ -28,16 +28,24 @@ func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standar
 			a.say("%v", err)
 			continue
 		}
-		lines := []string{fmt.Sprintf("run %s is parked: call %s to %s waits for %s", t.Run, t.CallID, t.Tool, waitsFor(t))}
+		lines := []string{exact(fmt.Sprintf("run %s is parked: call %s to %s waits for %s", t.Run, t.CallID, t.Tool, waitsFor(t)))}
+		// What models, guests and policies wrote stays on its line: it could pass
+		// for one of ours.
 		add := func(name, value string) {
-			if value != "" {
-				lines = append(lines, fmt.Sprintf("  %-9s  %s", name, value))
+			if value == "" {
+				return
+			}
+			shown, left := headAndTail(value)
+			lines = append(lines, fmt.Sprintf("  %-9s  %s", name, exact(shown)))
+			if left > 0 {
+				lines = append(lines, fmt.Sprintf("  %-9s  %d of %d bytes; see all with: %s", "left out", left, len(value),
+					exact(a.command("runs show", string(t.Run), "-o", "json"))))
 			}
 		}
 		add("for", string(run.Parent))
 		add("ticket", string(t.ID))
-		add("question", visibleLine(t.Prompt))
-		add("arguments", cut(visibleLine(argumentsOf(run, t)), maxShownArguments))
+		add("question", t.Prompt)
+		add("arguments", argumentsOf(run, t))
 		add("sha256", t.ArgumentDigest)
 		add("from", strings.Join(t.Approvers, ", "))
 		switch {
@@ -45,7 +53,7 @@ func (a *app) explainTickets(ctx context.Context, h *standard.Host, res *standar
 			add("approve", a.command("tickets approve", string(t.ID)))
 			add("deny", a.command("tickets deny", string(t.ID)))
 		case t.Kind == standard.TicketExternalResult:
-			add("fits", cut(outputSchema(h, t), maxShownArguments))
+			add("fits", outputSchema(h, t))
 			add("supply", a.command("tickets result", string(t.ID))+" --result FILE")
 		case again == "":
 			add("then", "the next awaken-host run continues it")
@@ -64,8 +72,6 @@ func outputSchema(h *standard.Host, t *standard.Ticket) string {
 	}
 	return visibleLine(string(tool.Spec.OutputSchema))
 }
-
-const maxShownArguments = 400
 
 func waitsFor(t *standard.Ticket) string {
 	switch {

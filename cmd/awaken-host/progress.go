@@ -101,5 +101,5 @@ func (p *progress) line(run standard.RunID, e standard.Event, what string) {
 		c := p.msg.Calls[e.Index]
 		name = fmt.Sprintf("%d/%d %s %s", e.Index+1, len(p.msg.Calls), c.ID, c.Tool)
 	}
-	_, _ = fmt.Fprintf(p.app.stderr, "  %s  %s\n", visibleLine(name), visibleText(what))
+	_, _ = fmt.Fprintf(p.app.stderr, "  %s  %s\n", visibleLine(name), exact(what))
 }

@@ -51,6 +51,8 @@ configuration, 1 anything else.`,
 		a.pluginCommand(),
 		a.policyCommand(),
 		a.configCommand(),
+		a.backupCommand(),
+		a.restoreCommand(),
 		a.versionCommand(),
 	)
 	root.SetHelpCommand(helpCommand())

@@ -10,6 +10,7 @@ type table struct {
 	header []string
 	rows   [][]string
 	cut    bool // the last column ends where the line does
+	exact  bool // the last column is shown to the space
 }
 
 // leastLast is how much of the last column is left however narrow the line.
@@ -25,7 +26,12 @@ func (t *table) render(width int) string {
 	for _, row := range t.rows {
 		cells := make([]string, len(row))
 		for i, c := range row {
-			if cells[i] = visibleLine(c); cells[i] == "" {
+			if t.exact && i == len(row)-1 {
+				cells[i] = exact(c)
+			} else {
+				cells[i] = visibleLine(c)
+			}
+			if cells[i] == "" {
 				cells[i] = "-"
 			}
 		}

@@ -28,8 +28,8 @@ func (a *app) ticketsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the open tickets, oldest first",
-		Long: `Lists the open tickets, oldest first, with the arguments each is about. Nothing
-is executed.`,
+		Long: `Lists the open tickets, oldest first, with the arguments each is about. What does
+not fit on a line ends in …; with -o json it is whole. Nothing is executed.`,
 		Example: `  awaken-host tickets list
   awaken-host tickets list --all -o json`,
 		Args:              arguments(0, 0, "no arguments"),
@@ -64,7 +64,7 @@ func (a *app) listTickets(ctx context.Context, l *standard.Ledger, all bool) err
 	if a.format == formatJSON {
 		return a.writeValue(list)
 	}
-	t := &table{header: []string{"TICKET", "WAITS FOR", "STATUS", "TOOL", "RUN", "UNTIL", "QUESTION"}, cut: true}
+	t := &table{header: []string{"TICKET", "WAITS FOR", "STATUS", "TOOL", "RUN", "UNTIL", "QUESTION"}, cut: true, exact: true}
 	for _, k := range list {
 		until := k.Deadline
 		if until.IsZero() {

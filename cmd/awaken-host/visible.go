@@ -50,11 +50,60 @@ func visibleText(s string) string {
 	return b.String()
 }
 
+// exact is s on one line with nothing lost: spaces stay as many as there are, and
+// every other white space is spelled. In JSON the escapes are JSON's own.
+func exact(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch r {
+		case '\n':
+			b.WriteString(`\n`)
+		case '\r':
+			b.WriteString(`\r`)
+		case '\t':
+			b.WriteString(`\t`)
+		default:
+			spell(&b, r, s[:n])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// mostShown is how many bytes are shown of a text that somebody decides about.
+const mostShown = 2 << 10
+
+// headAndTail is s without its middle where it is longer than mostShown, and how
+// many bytes are left out.
+func headAndTail(s string) (shown string, left int) {
+	if len(s) <= mostShown {
+		return s, 0
+	}
+	head, tail := mostShown/2, len(s)-mostShown/2
+	for head > mostShown/2-utf8.UTFMax && !utf8.RuneStart(s[head]) {
+		head--
+	}
+	for tail < len(s)-mostShown/2+utf8.UTFMax && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	left = tail - head
+	return fmt.Sprintf("%s (… %d bytes left out …) %s", s[:head], left, s[tail:]), left
+}
+
+// blank are printable by Unicode's classes, and yet nothing is seen of them.
+func blank(r rune) bool {
+	return r == '\u2800' || r >= utf8.RuneSelf && unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// hidden reports whether nobody sees r, or sees something else for it.
+func hidden(r rune) bool { return !unicode.IsPrint(r) || blank(r) }
+
 func spell(b *strings.Builder, r rune, raw string) {
 	switch {
 	case r == utf8.RuneError && len(raw) == 1:
 		_, _ = fmt.Fprintf(b, `\x%02x`, raw[0])
-	case unicode.IsPrint(r):
+	case !hidden(r):
 		b.WriteString(raw)
 	case r < utf8.RuneSelf:
 		_, _ = fmt.Fprintf(b, `\x%02x`, r)
@@ -68,17 +117,17 @@ func spell(b *strings.Builder, r rune, raw string) {
 // visibleJSON is the same JSON value with the characters above spelled as escapes
 // of its strings, where alone valid JSON can have them. Nothing is lost.
 func visibleJSON(raw []byte) []byte {
-	hidden := func(r rune) bool {
-		return r >= 0x7f && !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r)
+	spelled := func(r rune) bool {
+		return r >= 0x7f && hidden(r) && !unicode.Is(unicode.Zs, r)
 	}
-	if bytes.IndexFunc(raw, hidden) < 0 {
+	if bytes.IndexFunc(raw, spelled) < 0 {
 		return raw
 	}
 	out := make([]byte, 0, len(raw)+64)
 	for len(raw) > 0 {
 		r, n := utf8.DecodeRune(raw)
 		switch {
-		case !hidden(r):
+		case !spelled(r):
 			out = append(out, raw[:n]...)
 		case r > 0xffff:
 			hi, lo := utf16.EncodeRune(r)

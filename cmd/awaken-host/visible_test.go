@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -34,6 +35,43 @@ func TestVisible(t *testing.T) {
 				t.Errorf("text: %q, want %q", got, tc.text)
 			}
 		})
+	}
+}
+
+// What somebody decides about is shown to the byte, on one line.
+func TestExact(t *testing.T) {
+	for _, tc := range []struct{ name, in, want string }{
+		{"spaces", `{"text":"rm /data/my  file   now"}`, `{"text":"rm /data/my  file   now"}`},
+		{"outer spaces", "  a ", "  a "},
+		{"lines", "a\nb\r\n\tc", `a\nb\r\n\tc`},
+		{"escapes that are there", `"\u202e\n"`, `"\u202e\n"`},
+		{"other spaces", "a\u00a0b\u3000c\u2028d", `a\u00a0b\u3000c\u2028d`},
+		{"no shape", "a\u3164b\u2800c\u115fd\ufe00e\u034ff", `a\u3164b\u2800c\u115fd\ufe00e\u034ff`},
+		{"colour", "\x1b[31m", `\x1b[31m`},
+		{"not UTF-8", "a\xff", `a\xff`},
+		{"other scripts", "Grüße 你好", "Grüße 你好"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := exact(tc.in); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestHeadAndTail(t *testing.T) {
+	whole := strings.Repeat("x", mostShown)
+	if got, left := headAndTail(whole); got != whole || left != 0 {
+		t.Errorf("%d bytes are cut to %q, %d left out", len(whole), got, left)
+	}
+	long := "begin" + strings.Repeat("é", mostShown) + "end"
+	got, left := headAndTail(long)
+	head, tail, ok := strings.Cut(got, fmt.Sprintf(" (… %d bytes left out …) ", left))
+	if !ok || !strings.HasPrefix(long, head) || !strings.HasSuffix(long, tail) || len(head)+left+len(tail) != len(long) {
+		t.Errorf("%d left out: %q", left, got)
+	}
+	if len(head) < mostShown/3 || len(tail) < mostShown/3 || !utf8.ValidString(got) {
+		t.Errorf("head of %d bytes, tail of %d: %q", len(head), len(tail), got)
 	}
 }
 
@@ -71,6 +109,9 @@ func FuzzVisible(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if text := visibleText(s); !harmless(text) {
 			t.Errorf("visibleText(%q) = %q", s, text)
+		}
+		if e := exact(s); !harmless(e) || strings.ContainsAny(e, "\n\t\u00a0") {
+			t.Errorf("exact(%q) = %q", s, e)
 		}
 		line := visibleLine(s)
 		if !harmless(line) || strings.ContainsAny(line, "\n\t") {
