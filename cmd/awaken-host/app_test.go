@@ -210,7 +210,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func TestClosedPipeIsHarmlessAndAFullDiskIsNot(t *testing.T) {
+func TestResultThatReachesNobodyIsAFailure(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -218,8 +218,9 @@ func TestClosedPipeIsHarmlessAndAFullDiskIsNot(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code := newApp(nil, w, io.Discard).main([]string{"version"}); code != 0 {
-		t.Errorf("closed pipe: exit status %d", code)
+	var closed bytes.Buffer
+	if code := newApp(nil, w, &closed).main([]string{"version"}); code != exitFailed || !strings.Contains(closed.String(), "was not read") {
+		t.Errorf("closed pipe: exit status %d: %s", code, &closed)
 	}
 	var stderr bytes.Buffer
 	if code := newApp(nil, failing{syscall.ENOSPC}, &stderr).main([]string{"version"}); code != exitFailed || !strings.Contains(stderr.String(), "cannot be written") {

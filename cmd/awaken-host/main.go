@@ -15,7 +15,7 @@ func main() {
 	stdout := os.Stdout
 	os.Stdout = os.Stderr
 
-	// A closed pipe is an error of one write, not the end of a batch under way.
+	// A closed pipe fails the write of a result, it does not end a batch under way.
 	// Notify and not Ignore: a child process does not inherit it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 

@@ -16,16 +16,20 @@ const (
 	formatTable   = "table"
 )
 
-// write puts a result on standard output. That nobody reads it any more is not an
-// error; that it cannot be written is one.
+// write puts a result on standard output. A result that did not reach anybody is an
+// error: status 0 would say that it did.
 func (a *app) write(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
-	if _, err := a.stdout.Write(p); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.ErrClosedPipe) {
-		return fmt.Errorf("the result cannot be written to standard output: %w", err)
+	_, err := a.stdout.Write(p)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe):
+		return errors.New("the result was not read: who reads standard output has closed it. What is committed stays")
 	}
-	return nil
+	return fmt.Errorf("the result cannot be written to standard output: %w. What is committed stays", err)
 }
 
 // writeJSON writes a JSON value: indented for a terminal, one line for a program.

@@ -30,7 +30,9 @@ A call that waits for a person, a client or its time parks the batch: exit statu
 standard error tells the ticket and how to decide it. The same message again under
 the same --run and --step runs nothing twice: it continues or shows what is there.
 Ctrl-C stops between two commits and cancels nothing: the next awaken-host run
-continues. To end a run for good: awaken-host runs cancel.`,
+continues. Standard error says whether this message was accepted, and the exit
+status is 1; a second Ctrl-C exits at once, with 130. SIGTERM and SIGHUP do the
+same. To end a run for good: awaken-host runs cancel.`,
 		Example: `  awaken-host run batch.json
   awaken-host run -c host.toml --run chat-7 --principal alice batch.json
   agent | awaken-host run -o table -`,
@@ -105,7 +107,7 @@ func (a *app) submit(ctx context.Context, s *submission, msg *standard.Message, 
 	o.Observe = p.observe
 	h, err := standard.Open(ctx, a.config, o)
 	if err != nil {
-		return a.interrupted(ctx, err, "nothing of this message was; run it again")
+		return a.interrupted(ctx, err, notAccepted)
 	}
 	defer a.close(h)
 	if req.Run != "" && req.Step == 0 {
@@ -115,17 +117,18 @@ func (a *app) submit(ctx context.Context, s *submission, msg *standard.Message, 
 		}
 	}
 	if err := h.Start(ctx); err != nil {
-		return a.interrupted(ctx, err, "the next run continues what is unfinished")
+		return a.interrupted(ctx, err, a.howToContinue(ctx, h, s, req.Run, req.Step))
 	}
 	p.follow(req.Run)
 	res, err := h.Run(ctx, req)
 	if err != nil {
-		return a.interrupted(ctx, err, a.howToContinue(s, string(p.run()), max(req.Step, p.at())))
+		return a.interrupted(ctx, err, a.howToContinue(ctx, h, s, p.run(), max(req.Step, p.at())))
 	}
-	if err := show(ctx, h, res); err != nil {
+	werr := show(ctx, h, res)
+	if err := a.settled(ctx, h, res, s.again); werr == nil {
 		return err
 	}
-	return a.settled(ctx, h, res, s.again)
+	return werr
 }
 
 // settled is the exit status of a batch: nil when it is published, else status 3
@@ -149,18 +152,29 @@ func (a *app) interrupted(ctx context.Context, err error, next string) error {
 	return fmt.Errorf("interrupted: what was committed stays; %s", next)
 }
 
+const notAccepted = "this message was NOT accepted: send it again"
+
 // howToContinue names the step: a message without one is the run's next step once
 // this one is published, and would be run once more.
-func (a *app) howToContinue(s *submission, run string, step int) string {
+func (a *app) howToContinue(ctx context.Context, h *standard.Host, s *submission, run standard.RunID, step int) string {
 	switch {
-	case run == "":
-		return "nothing of this message was; run it again"
+	case !accepted(ctx, h, run, step):
+		return notAccepted
 	case s.again == "":
-		return fmt.Sprintf("see it with: %s", a.command("runs show", run))
+		return fmt.Sprintf("see it with: %s", a.command("runs show", string(run)))
 	case s.again == "-":
-		return fmt.Sprintf("continue with the same message on standard input of: %s", a.command("run", "--run", run, "--step", strconv.Itoa(step), "-"))
+		return fmt.Sprintf("continue with the same message on standard input of: %s", a.command("run", "--run", string(run), "--step", strconv.Itoa(step), "-"))
 	}
-	return fmt.Sprintf("continue with: %s", a.command("run", "--run", run, "--step", strconv.Itoa(step), s.again))
+	return fmt.Sprintf("continue with: %s", a.command("run", "--run", string(run), "--step", strconv.Itoa(step), s.again))
+}
+
+// accepted reports whether the step is in the ledger, also when ctx has ended.
+func accepted(ctx context.Context, h *standard.Host, run standard.RunID, step int) bool {
+	if run == "" || step == 0 {
+		return false
+	}
+	view, err := h.Show(context.WithoutCancel(ctx), run)
+	return err == nil && step <= len(view.Batches)
 }
 
 // close releases a host. What is published is published, so that a failure is

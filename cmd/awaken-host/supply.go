@@ -64,14 +64,15 @@ func (a *app) onTicket(ctx context.Context, id standard.TicketID, act func(*stan
 			return a.interrupted(ctx, err, fmt.Sprintf("see whether ticket %s is decided with: %s; the next awaken-host run continues its batch",
 				id, a.command("tickets list", "--all")))
 		}
-		if werr := a.writeResult(ctx, h, res); werr != nil {
+		werr := a.writeResult(ctx, h, res)
+		if err != nil { // too late, and the batch went on without it
 			return errors.Join(err, werr)
 		}
-		if err != nil { // too late, and the batch went on without it
+		a.tellParent(ctx, h, res)
+		if err := a.settled(ctx, h, res, ""); werr == nil {
 			return err
 		}
-		a.tellParent(ctx, h, res)
-		return a.settled(ctx, h, res, "")
+		return werr
 	})
 }
 

@@ -110,9 +110,9 @@ func process(ts *testscript.TestScript) *background {
 
 // signal NAME sends KILL, INT or TERM to what start started.
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) == 1, "signal KILL|INT|TERM")
-	sig, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[0]]
-	usage(ts, ok, "signal KILL|INT|TERM")
+	usage(ts, !neg && len(args) == 1, "signal KILL|INT|TERM|HUP")
+	sig, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[0]]
+	usage(ts, ok, "signal KILL|INT|TERM|HUP")
 	ts.Check(process(ts).cmd.Process.Signal(sig))
 }
 
