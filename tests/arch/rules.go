@@ -113,6 +113,7 @@ var House = Rules{
 		{Path: "golang.org/x/sys", By: []string{"*"}, Why: "system calls, as the standard library would offer them"},
 		{Path: "golang.org/x/sync", By: []string{"*"}, Why: "as the standard library would offer it"},
 		{Path: "github.com/rogpeppe/go-internal", Tests: []string{"cmd/awaken-host", "tests/*"}, Why: "scripts of the command line"},
+		{Path: "pgregory.net/rapid", Tests: []string{"tests/model"}, Why: "random histories, shrunk to the shortest that fails"},
 		{Path: "github.com/extism/go-pdk", By: []string{"examples/*", "tests/guests/*"}, Why: "the guest's side of the interface"},
 	},
 
