@@ -20,6 +20,7 @@ SYSTEMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 TEST ?= ./...
 BENCH ?= .
 FUZZTIME ?= 10s
+KILLS ?= 1000
 
 # The version is ours to set, and the go command would refuse a clone that belongs to
 # another user.
@@ -65,6 +66,11 @@ test: build guests ## run every test, with the race detector
 	@$(if $(RACE),,echo "no C compiler: testing without the race detector; to install one: apt-get install gcc libc6-dev" >&2)
 	@$(GO) build -o $(BIN)/summary ./tests/summary
 	@$(GO) test $(RACE) -json -p 2 -timeout 15m $(TEST) | $(BIN)/summary $(if $(filter true,$(CI)),-no-skips)
+
+.PHONY: crash
+crash: guests ## kill a host 1000 times and write docs/RELIABILITY.md
+	@$(GO) build -o $(BIN)/crash ./tests/crash
+	@$(BIN)/crash -kills $(KILLS) -guests $(GUESTS) -report docs/RELIABILITY.md
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)

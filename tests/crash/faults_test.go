@@ -32,7 +32,7 @@ func text(c host.CallResult) string { return (&batch.Output{Content: c.Content})
 // and other runs go on.
 func TestGatePanics(t *testing.T) {
 	config, _ := newStage(t, "")
-	p := newTroupe(t, config, storetest.NewMemory(), nil)
+	p := newTroupe(t, stageTools(t, config), storetest.NewMemory(), nil)
 	p.gate = func(q *batch.Query) (*batch.Decision, error) {
 		if q.Run.ID == "r" && q.Call.Index == 1 {
 			panic("a rule divides by zero")
@@ -67,7 +67,7 @@ func TestGatePanics(t *testing.T) {
 // call is repeated where policy lets it, and is indeterminate where not.
 func TestOutputOfAnotherCall(t *testing.T) {
 	config, _ := newStage(t, "")
-	p := newTroupe(t, config, storetest.NewMemory(), nil)
+	p := newTroupe(t, stageTools(t, config), storetest.NewMemory(), nil)
 	p.invoke = func(c *batch.Call, out *batch.Output) (*batch.Output, error) {
 		if c.Attempt == 1 {
 			out.CallID = "call-9"
@@ -95,8 +95,9 @@ func TestOutputOfAnotherCall(t *testing.T) {
 // own run until it is cancelled, and no other.
 func TestHangingToolHoldsItsRunOnly(t *testing.T) {
 	config, _ := newStage(t, "")
+	tools := stageTools(t, config)
 	synctest.Test(t, func(t *testing.T) {
-		p := newTroupe(t, config, storetest.NewMemory(), nil)
+		p := newTroupe(t, tools, storetest.NewMemory(), nil)
 		release := make(chan struct{})
 		p.invoke = func(c *batch.Call, out *batch.Output) (*batch.Output, error) {
 			if c.Run == "hangs" {

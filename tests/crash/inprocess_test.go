@@ -33,21 +33,28 @@ type troupe struct {
 	invoke func(*batch.Call, *batch.Output) (*batch.Output, error) // nil: what the tool says
 }
 
-func newTroupe(t *testing.T, config string, store batch.Store, scene []run) *troupe {
+// stageTools loads the tools that the stage declares, for any number of hosts.
+func stageTools(t *testing.T, config string) func(*host.Options) {
 	t.Helper()
 	snapshot, _, err := standard.LoadTools(t.Context(), config, standard.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return func(o *host.Options) {
+		o.Registry = empty(o.Registry)
+		o.Registry.Swap(snapshot)
+	}
+}
+
+func newTroupe(t *testing.T, tools func(*host.Options), store batch.Store, scene []run) *troupe {
+	t.Helper()
 	p := &troupe{t: t, scene: scene, check: newChecker(scene)}
-	o := host.Options{
+	p.options = host.Options{
 		Store: store, Gate: p, Logger: slog.New(slog.DiscardHandler),
 		Executors: map[batch.Target]batch.Executor{batch.TargetBrain: p},
 		Observe:   p.observe,
 	}
-	o.Registry = empty(o.Registry)
-	o.Registry.Swap(snapshot)
-	p.options = o
+	tools(&p.options)
 	return p
 }
 

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -54,7 +53,7 @@ func longForm(kills int, seed uint64, guests, report string) error {
 		return err
 	}
 	if n := len(t.violations); n > 0 {
-		return fmt.Errorf("%d violations in %d kills; the worlds are kept:\n%s", n, t.kills, strings.Join(t.violations, "\n"))
+		return fmt.Errorf("%d violations in %d kills, in worlds that are kept in %s", n, t.kills, dir)
 	}
 	fmt.Printf("%d kills in %d worlds, 0 violations\n", t.kills, t.worlds)
 	if report != "" {
@@ -69,7 +68,7 @@ func longForm(kills int, seed uint64, guests, report string) error {
 // progress shows how far the sweep is: in one line on a terminal, else in a line now
 // and then.
 func progress(kills int) func(tally) {
-	began, last := time.Now(), 0
+	began, last, told := time.Now(), 0, 0
 	terminal := false
 	if st, err := os.Stderr.Stat(); err == nil {
 		terminal = st.Mode()&os.ModeCharDevice != 0
@@ -77,6 +76,9 @@ func progress(kills int) func(tally) {
 	return func(t tally) {
 		text := fmt.Sprintf("%d of %d kills, %d worlds, %d violations, %s",
 			t.kills, kills, t.worlds, len(t.violations), time.Since(began).Round(time.Second))
+		for ; told < len(t.violations); told++ {
+			fmt.Fprintf(os.Stderr, "\nviolation: %s\n", t.violations[told])
+		}
 		switch {
 		case terminal:
 			fmt.Fprintf(os.Stderr, "\r%s\x1b[K", text)

@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,12 +19,25 @@ import (
 // asks again; the same host brings everything to its end.
 func TestStoreFaultAtEveryCall(t *testing.T) {
 	config, _ := newStage(t, "")
-	runs := slices.DeleteFunc(scene(), func(x run) bool { return x.id == "brain" }) // seven times the same store calls
+	tools := stageTools(t, config)
+	// Each way to go once: the whole scene makes the same calls again and again.
+	client := call{kind: kindClient, tool: toolClient, args: `{}`, want: batch.AnswerExternal}
+	var runs []run
+	for _, x := range scene() {
+		if x.cancel {
+			runs = append(runs, x)
+		}
+	}
+	runs = append(runs,
+		run{id: "policy", steps: [][]call{{asked(kindConfirmed, toolOnce, 1, "confirm"), denied(toolOnce)}, {asked(kindScheduled, toolSafe, 2, "later"), client}}},
+		run{id: "delegates", steps: [][]call{{delegation(kindDelegated, asked(kindConfirmed, toolSafe, 2, "confirm")), effect(toolOnce, 1, 3)}}},
+		run{id: "side-by-side", steps: [][]call{{delegation(kindParallel, effect(toolOnce, 1, 1)), delegation(kindParallel, client)}}},
+	)
 	play := func(plan storetest.Plan) (calls int) {
 		synctest.Test(t, func(t *testing.T) {
 			mem := storetest.NewMemory()
 			faulty := storetest.NewFaulty(mem, plan)
-			p := newTroupe(t, config, faulty, runs)
+			p := newTroupe(t, tools, faulty, runs)
 			p.check.faults = 1 // a delegation is tried again when its child meets the fault
 			h := p.host()
 			p.play(mem, func() *host.Host { return h })
@@ -34,7 +47,8 @@ func TestStoreFaultAtEveryCall(t *testing.T) {
 		return calls
 	}
 	calls := play(nil)
-	if calls < 300 {
+	t.Logf("%d calls", calls)
+	if calls < 100 {
 		t.Fatalf("the scene makes %d calls only", calls)
 	}
 	for _, fault := range []storetest.Fault{storetest.FaultBefore, storetest.FaultAfter} {
@@ -58,12 +72,13 @@ func TestStoreFaultAtEveryCall(t *testing.T) {
 // so, goes on with every run that the fault did not hit, and is none the worse for it.
 func TestStoreFaultWhileStarting(t *testing.T) {
 	config, _ := newStage(t, "")
+	tools := stageTools(t, config)
 	ids := []batch.RunID{"a", "b", "c", "d"}
 	// Each run is left executing by a process that stopped.
 	start := func(plan storetest.Plan) (calls int) {
 		synctest.Test(t, func(t *testing.T) {
 			mem := storetest.NewMemory()
-			p := newTroupe(t, config, mem, nil)
+			p := newTroupe(t, tools, mem, nil)
 			p.options.Store = storetest.NewFaulty(mem, storetest.FailWhen(func(c *batch.Commit) bool {
 				return c.Batch != nil && c.Batch.Phase == batch.BatchFinalized
 			}, storetest.FaultBefore))
@@ -124,5 +139,66 @@ func TestStoreFaultWhileStarting(t *testing.T) {
 				t.Fatalf("fault %d at call %d of %d", fault, n, calls)
 			}
 		}
+	}
+}
+
+// TestStoreFaultInListings: whoever lists gets the error, and the next listing is
+// right; removal goes on with the runs that the fault did not hit.
+func TestStoreFaultInListings(t *testing.T) {
+	config, _ := newStage(t, "")
+	tools := stageTools(t, config)
+	mem := storetest.NewMemory()
+	p := newTroupe(t, tools, mem, nil)
+	h := p.host()
+	for _, id := range []batch.RunID{"a", "b", "c"} {
+		if _, err := submitCalls(t.Context(), h, id, effect(toolOnce, 0, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := submitCalls(t.Context(), h, "waits", asked(kindConfirmed, toolOnce, 1, "confirm")); err != nil {
+		t.Fatal(err)
+	}
+	faulty := storetest.NewFaulty(mem, nil)
+	p.options.Store = faulty
+	h = p.host()
+	for name, list := range map[string]func() (any, error){
+		"Runs":     func() (any, error) { return h.Runs(t.Context()) },
+		"RunsPage": func() (any, error) { return h.RunsPage(t.Context(), "", 2) },
+		"Show":     func() (any, error) { return h.Show(t.Context(), "waits") },
+		"Events":   func() (any, error) { return h.Events(t.Context(), "a", 0, 0) },
+		"Tickets":  func() (any, error) { return h.Tickets(t.Context(), true) },
+		"Batch":    func() (any, error) { return h.Batch(t.Context(), "waits", 1) },
+	} {
+		faulty.SetPlan(nil)
+		want, err := list()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		calls, _ := faulty.Calls()
+		for n := 1; n <= calls; n++ {
+			faulty.SetPlan(storetest.FailCall(n, storetest.FaultBefore))
+			if _, err := list(); !errors.Is(err, storetest.ErrInjected) {
+				t.Errorf("%s with a fault at call %d: %v", name, n, err)
+			}
+			if got, err := list(); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s after a fault at call %d: %+v, %v", name, n, got, err)
+			}
+		}
+	}
+	faulty.SetPlan(func(op storetest.Op) storetest.Fault {
+		if op.Method == "Delete" && op.Commits == 1 {
+			return storetest.FaultBefore
+		}
+		return storetest.FaultNone
+	})
+	r, err := h.Prune(t.Context(), 0, false)
+	if !errors.Is(err, storetest.ErrInjected) || len(r.Runs) != 2 {
+		t.Errorf("Prune: %+v, %v", r, err)
+	}
+	if r, err = h.Prune(t.Context(), 0, false); err != nil || len(r.Runs) != 1 {
+		t.Errorf("Prune again: %+v, %v", r, err)
+	}
+	if _, err := h.Show(t.Context(), "waits"); err != nil {
+		t.Errorf("the open run: %v", err)
 	}
 }
