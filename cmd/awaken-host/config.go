@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,33 +21,26 @@ func (a *app) configCommand() *cobra.Command {
 func (a *app) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Check the host file, each problem with its line and what to do",
-		Long: `Checks the host file. Each problem is listed with its line and what to do, and the
-exit status is 2. Plugins and policy have their own checks: awaken-host tools list
-and awaken-host policy check.`,
+		Short: "Check the host file and all it names: keys, plugins and policy",
+		Long: `Checks the host file and all it names: the keys it trusts, every plugin with its
+signature and its code, and the policy. Every problem is listed with its file and
+what to do, and the exit status is 2. The ledger is not opened: awaken-host doctor
+checks that.`,
 		Example:           "  awaken-host config check -c host.toml",
 		Args:              arguments(0, 0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.do(func(context.Context, []string) error {
-			c, err := standard.LoadConfig(a.config, a.options())
+		RunE: a.do(func(ctx context.Context, _ []string) error {
+			r, err := standard.Check(ctx, a.config, a.options())
 			if err != nil {
 				return err
 			}
-			warnings := []string{}
-			for _, p := range c.Unsupported() {
-				warnings = append(warnings, p.String())
-			}
-			for _, w := range warnings {
+			for _, w := range r.Warnings {
 				a.say("warning: %s", w)
 			}
 			if a.format == formatJSON {
-				return a.writeValue(struct {
-					File     string   `json:"file"`
-					OK       bool     `json:"ok"`
-					Warnings []string `json:"warnings"`
-				}{a.config, true, warnings})
+				return a.writeValue(r)
 			}
-			return a.write([]byte(visibleLine(a.config) + ": ok\n"))
+			return a.write([]byte(visibleLine(a.config) + ": ok. Checked: " + strings.Join(r.Checked, ", ") + "\n"))
 		}),
 	}
 }

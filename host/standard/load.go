@@ -2,6 +2,7 @@ package standard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -47,11 +48,13 @@ func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
 		messages = append(messages, message{slog.LevelWarn,
 			"[trust].allow_unsigned is on: plugins that nobody vouches for are loaded; for development only"})
 	}
+	var errs []error // of every plugin: a host file is mended in one go
 	for i := range cfg.Plugins {
 		p := &cfg.Plugins[i]
 		l, err := plugins.Load(p.Path, loadOptions(cfg, trust, p, i))
 		if err != nil {
-			return nil, nil, err
+			errs = append(errs, err)
+			continue
 		}
 		loaded = append(loaded, l)
 		if l.TrustedBy == plugins.TrustedByOptIn {
@@ -64,7 +67,7 @@ func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
 		}
 	}
 	declared, err := declaredPlugins(cfg)
-	if err != nil {
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, nil, err
 	}
 	s, err := plugins.NewSnapshot(append(loaded, declared...))
@@ -99,14 +102,16 @@ func declaredPlugins(cfg *config.Config) ([]*plugins.Plugin, error) {
 
 func loadTrust(cfg *config.Config) (plugins.Trust, error) {
 	t := plugins.Trust{Revoked: cfg.Trust.Revoked, AllowUnsigned: cfg.Trust.AllowUnsigned}
+	var errs []error
 	for _, k := range cfg.Trust.Keys {
 		key, err := plugins.LoadKey(k.File, k.Plugins)
 		if err != nil {
-			return t, err
+			errs = append(errs, err)
+			continue
 		}
 		t.Keys = append(t.Keys, key)
 	}
-	return t, nil
+	return t, errors.Join(errs...)
 }
 
 func loadOptions(cfg *config.Config, trust plugins.Trust, p *config.Plugin, i int) plugins.LoadOptions {
