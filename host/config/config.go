@@ -1,10 +1,6 @@
 package config
 
 import (
-	"errors"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -140,8 +136,8 @@ type Serve struct {
 	Bind string // host:port; default "127.0.0.1:8421"
 }
 
-// Load reads, validates and checks file; the result is ready for use in this
-// release. The error is an *Error that lists every problem.
+// Load reads, validates and checks file, which must be a regular file; the result is
+// ready for use in this release. The error is an *Error that lists every problem.
 func Load(file string) (*Config, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -152,34 +148,6 @@ func Load(file string) (*Config, error) {
 		return nil, &Error{Problems: inOrder(problems)}
 	}
 	return c, nil
-}
-
-func readFile(file string) ([]byte, error) {
-	fail := func(err error, what, remedy string) error {
-		return &Error{Problems: []Problem{{File: file, What: what, Remedy: remedy, cause: err}}}
-	}
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fail(err, "there is no such file", "name one with -c, or make one with: awaken-host init")
-	}
-	if err != nil {
-		return nil, fail(err, "cannot be opened: "+reason(err), "let the user of this process read it")
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1)) // one more, for Parse to refuse
-	if err != nil {
-		return nil, fail(err, "cannot be read: "+reason(err), "name a host.toml file")
-	}
-	return data, nil
-}
-
-// reason leaves out operation and file name, which the problem has already.
-func reason(err error) string {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err.Error()
-	}
-	return err.Error()
 }
 
 // Parse decodes and validates a host.toml. Name is for messages, and its folder is

@@ -6,10 +6,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -142,7 +144,29 @@ func TestLoad(t *testing.T) {
 		}
 		return file
 	}
-	good := write("host.toml", "version = 1\n")
+	link := func(name, to string) string {
+		file := filepath.Join(dir, name)
+		if err := os.Symlink(to, file); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	pipe := filepath.Join(dir, "pipe.toml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	short, err := os.MkdirTemp("", "c") // names of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(short) })
+	socket := filepath.Join(short, "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	good := link("linked.toml", write("host.toml", "version = 1\n"))
 	c, err := Load(good)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +180,14 @@ func TestLoad(t *testing.T) {
 		is               error
 	}{
 		{"missing", filepath.Join(dir, "none.toml"), "none.toml: there is no such file; name one with -c, or make one with: awaken-host init", fs.ErrNotExist},
-		{"folder", dir, "cannot be read: is a directory; name a host.toml file", nil},
+		{"folder", dir, "is a folder, not a file; name a host.toml file", nil},
+		{"named pipe", pipe, "pipe.toml: is a named pipe, not a file; name a host.toml file", nil},
+		{"link to a named pipe", link("to-pipe.toml", pipe), "to-pipe.toml: is a named pipe, not a file; name a host.toml file", nil},
+		{"device", "/dev/zero", "/dev/zero: is a device, not a file; name a host.toml file", nil},
+		{"socket", socket, "is a socket, not a file; name a host.toml file", nil},
+		{"UTF-16", write("utf16.toml", "\xff\xfe"), "utf16.toml:1: is not UTF-8; save it as UTF-8", nil},
+		{"byte order mark", write("bom.toml", "\ufeffversion = 1"), "bom.toml:1: starts with a byte order mark; save it as UTF-8 without one", nil},
+		{"link to nowhere", link("dangling.toml", filepath.Join(dir, "gone")), "dangling.toml: there is no such file", fs.ErrNotExist},
 		{"large", write("large.toml", strings.Repeat("#", maxFileBytes+1)), "is larger than 256 KiB; name a host.toml file", nil},
 		{"invalid", write("bad.toml", "version = 2"), "bad.toml:1: version: is 2, this release reads version 1", nil},
 		{"refused", write("oci.toml", "version = 1\n[policy]\nrequire_log = true"), "oci.toml:3: policy.require_log: ", nil},

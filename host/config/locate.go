@@ -92,12 +92,6 @@ func (l *locator) spaces() {
 }
 
 func (l *locator) document() {
-	for _, bom := range []string{"\ufeff", "\xff\xfe", "\xfe\xff"} { // the decoder skips one too
-		if rest, found := strings.CutPrefix(l.src, bom); found {
-			l.src = rest
-			break
-		}
-	}
 	table := ""
 	for l.blank(); l.pos < len(l.src); l.blank() {
 		before := l.pos

@@ -80,7 +80,7 @@ func FuzzLocate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, doc string) {
 		var v map[string]any
-		if _, err := toml.Decode(doc, &v); err != nil {
+		if _, err := toml.Decode(doc, &v); err != nil || shapeProblem("f", doc) != nil {
 			return
 		}
 		lines, last := locate(doc), strings.Count(doc, "\n")+1

@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
 
 // Bounds of what the decoder is given. It keeps the full dotted name of every key,
 // so that 40 KiB of nested keys would take it gigabytes.
@@ -19,6 +23,14 @@ func shapeProblem(file, src string) *Problem {
 	}
 	if len(src) > maxFileBytes {
 		return fail(0, fmt.Sprintf("is larger than %d KiB", maxFileBytes>>10), "name a host.toml file")
+	}
+	// The decoder takes a byte order mark for nothing, and what follows one of
+	// UTF-16 for an empty document.
+	if strings.HasPrefix(src, "\ufeff") {
+		return fail(1, "starts with a byte order mark", "save it as UTF-8 without one")
+	}
+	if !utf8.ValidString(src) {
+		return fail(invalidLine(src), "is not UTF-8", "save it as UTF-8")
 	}
 	l := &locator{src: src, line: 1}
 	var open []byte // brackets around this place, of values only
@@ -64,4 +76,17 @@ func shapeProblem(file, src string) *Problem {
 		}
 	}
 	return nil
+}
+
+// invalidLine is the line of the first byte that is not UTF-8.
+func invalidLine(src string) int {
+	at := 0
+	for at < len(src) {
+		r, n := utf8.DecodeRuneInString(src[at:])
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		at += n
+	}
+	return 1 + strings.Count(src[:at], "\n")
 }

@@ -28,6 +28,11 @@ func TestShapeProblem(t *testing.T) {
 		{"long key in a table", "a = { b = 1, " + long + " = 1 }", "f:1: has a key longer than 256 bytes; shorten it"},
 		{"deep lists", "a = [\n" + strings.Repeat("[", maxNesting), "f:2: has tables or lists nested more than 16 deep; write them flatter"},
 		{"deep tables", "a = " + strings.Repeat("{a=", maxNesting+1), "f:1: has tables or lists nested more than 16 deep; write them flatter"},
+		{"byte order mark", "\ufeffversion = 1", "f:1: starts with a byte order mark; save it as UTF-8 without one"},
+		{"UTF-16 mark alone", "\xff\xfe", "f:1: is not UTF-8; save it as UTF-8"},
+		{"UTF-16, the other way", "\xfe\xff\x00v", "f:1: is not UTF-8; save it as UTF-8"},
+		{"Latin-1 in a comment", "version = 1\n# caf\xe9", "f:2: is not UTF-8; save it as UTF-8"},
+		{"a replacement character", "# \ufffd", ""},
 		{"large", strings.Repeat("#", maxFileBytes+1), "f: is larger than 256 KiB; name a host.toml file"},
 	}
 	for _, tt := range tests {
