@@ -214,9 +214,20 @@ func (s *Store) fileUsed(d digest) (used bool, err error) {
 	return used, err
 }
 
-// sweepFiles removes files that nothing refers to.
+// sweepFiles removes the files that a killed process left behind.
 func (s *Store) sweepFiles(ctx context.Context) {
-	if err := s.files.sweep(ctx); err != nil && ctx.Err() == nil {
+	err := s.files.each(ctx, func(_ string, d digest, ok bool) error {
+		if !ok {
+			return nil
+		}
+		leave, err := s.enter(ctx, "files")
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return s.files.removeOne(d)
+	})
+	if err != nil && ctx.Err() == nil {
 		s.log.log.Warn("files that nothing refers to stay behind", "err", err)
 	}
 }

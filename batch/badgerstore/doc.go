@@ -47,6 +47,25 @@
 // kill in mid-write is a write-ahead log that is damaged after a kill: recovery
 // ends at the damage, as it does at a torn write.
 //
+// # Backup, restore, doctor
+//
+// Backup writes the store as of one moment, while it is in use, to a stream that ends
+// with a checksum; Restore takes a whole stream into a new folder, or leaves nothing.
+// Doctor looks at everything in a store that nobody has open, says what is damaged
+// and what that means, and on demand repairs what loses nothing and puts aside the
+// rest. What it puts aside stays in the folder quarantine.
+//
+// # Upgrades
+//
+// Every record, the key schema and the backup stream carry a version. A program
+// reads all versions that were ever released, and writes its own. A store of an
+// earlier version is upgraded when it is opened: the schema record at once, each
+// other record when it is written the next time. Nothing is ever rewritten in
+// place, so a kill in the middle of an upgrade is one like any other. A program
+// refuses a store, a record or a backup of a later version, names the version, and
+// writes no record: to go back, restore the backup that was taken before. Golden
+// records of each version are among the tests.
+//
 // # Group commit
 //
 // Badger syncs once per transaction. Commits that arrive while one is under way

@@ -315,13 +315,3 @@ func (f *files) each(ctx context.Context, fn func(name string, d digest, ok bool
 	}
 	return nil
 }
-
-// sweep removes the files that a killed process, or a failed removal, left behind.
-func (f *files) sweep(ctx context.Context) error {
-	return f.each(ctx, func(_ string, d digest, ok bool) error {
-		if !ok {
-			return nil
-		}
-		return f.removeOne(d)
-	})
-}

@@ -49,7 +49,8 @@ func open(dir string, o Options, owner *ownerLock) (_ *Store, err error) {
 		}
 	}
 	l := &badgerLog{log: o.Logger.With("store", dir)}
-	db, err := openBadger(badgerOptions(dir, o, l))
+	options := badgerOptions(dir, o, l)
+	db, err := openBadger(options)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +64,13 @@ func open(dir string, o Options, owner *ownerLock) (_ *Store, err error) {
 	}
 	s := &Store{
 		dir: dir, sync: !o.NoSync, minFree: o.MinFreeMiB << 20,
-		db: db, log: l, owner: owner,
+		options: options, db: db, log: l, owner: owner,
 		// Badger's own limits, less the marker that ends a transaction.
 		limits: limits{load{entries: int(db.MaxBatchCount()) - 2, bytes: db.MaxBatchSize() - 1024, largest: valueBytes - 1}},
 		now:    db.MaxVersion(), timeline: newTimeline(db.MaxVersion()),
 	}
 	db.SetDiscardTs(s.now)
-	if err := s.start(clean); err != nil {
+	if err := s.start(clean, o.keepFiles); err != nil {
 		if s.wal != nil {
 			err = errors.Join(err, s.wal.close())
 		}
@@ -83,7 +84,12 @@ func open(dir string, o Options, owner *ownerLock) (_ *Store, err error) {
 
 // start brings up what the store has beside Badger, and finishes what a killed
 // process has begun.
-func (s *Store) start(clean bool) (err error) {
+func (s *Store) start(clean, keepFiles bool) (err error) {
+	ctx := context.Background()
+	version, err := s.schemaVersion(ctx)
+	if err != nil {
+		return err
+	}
 	if s.files, err = openFiles(s.dir, s.sync, s.log.log); err != nil {
 		return err
 	}
@@ -96,14 +102,15 @@ func (s *Store) start(clean bool) (err error) {
 	if s.folder, err = openFolder(s.dir); err != nil {
 		return err
 	}
-	ctx := context.Background()
-	if err := s.checkSchema(ctx); err != nil {
-		return err
+	if version != schemaVersion {
+		if err := s.writeSchema(ctx); err != nil {
+			return err
+		}
 	}
 	if err := s.sweepDead(ctx); err != nil {
 		return err
 	}
-	if !clean {
+	if !clean && !keepFiles {
 		s.sweeper.start(s.sweepFiles)
 	}
 	return nil
@@ -145,12 +152,13 @@ func isMachineTrouble(err error) bool {
 	return false
 }
 
-// checkSchema refuses a store that a later version of the schema wrote, and
-// marks a new one, and one of version 1: the schema has only grown since.
-func (s *Store) checkSchema(ctx context.Context) error {
-	type schema struct {
-		Version int `json:"version"`
-	}
+type schema struct {
+	Version int `json:"version"`
+}
+
+// schemaVersion returns the version of the schema that wrote the store, 0 for a new
+// store. It refuses a later one.
+func (s *Store) schemaVersion(ctx context.Context) (int, error) {
 	have := schema{}
 	err := s.view("schema", func(v *view) error {
 		rec, err := v.get(schemaKey)
@@ -177,9 +185,12 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil || have.Version == schemaVersion {
-		return err
-	}
+	return have.Version, err
+}
+
+// writeSchema marks a new store, and one of an earlier version: the schema has only
+// grown since.
+func (s *Store) writeSchema(ctx context.Context) error {
 	rec, err := encodeJSON(kindSchema, schema{schemaVersion})
 	if err != nil {
 		return err

@@ -18,6 +18,8 @@ type Options struct {
 	// MinFreeMiB is the free space below which a commit with a new batch is
 	// refused with batch.ErrDiskFull, in MiB. Zero: 64; negative: no guard.
 	MinFreeMiB int64
+
+	keepFiles bool // leaves files that nothing refers to, for Doctor to find
 }
 
 func (o Options) withDefaults() Options {

@@ -96,6 +96,31 @@ func (v *view) scan(ctx context.Context, prefix, from []byte, values bool, fn fu
 	return nil
 }
 
+// scanRaw is scan with every record as it is stored.
+func (v *view) scanRaw(ctx context.Context, prefix []byte, fn func(key, rec []byte) (bool, error)) error {
+	it := v.txn.NewIterator(badger.IteratorOptions{Prefix: prefix, PrefetchValues: true, PrefetchSize: 16})
+	defer it.Close()
+	for it.Rewind(); it.ValidForPrefix(prefix); it.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		item := it.Item()
+		var more bool
+		var inner error
+		err := item.Value(func(rec []byte) error {
+			more, inner = fn(item.Key(), rec)
+			return nil
+		})
+		if err != nil {
+			return damaged(item.KeyCopy(nil), err)
+		}
+		if inner != nil || !more {
+			return inner
+		}
+	}
+	return nil
+}
+
 func (v *view) run(id batch.RunID) (*batch.Run, tally, error) {
 	k := runKey(id)
 	rec, err := v.get(k)

@@ -18,6 +18,7 @@ type Store struct {
 	dir      string
 	sync     bool
 	minFree  int64 // bytes; negative: no guard
+	options  badger.Options
 	db       *badger.DB
 	log      *badgerLog
 	owner    *ownerLock
@@ -116,13 +117,13 @@ func (s *Store) Claim(ctx context.Context, run batch.RunID, owner string, epoch 
 // Close implements batch.Store. It also stops what runs in the background and
 // waits for it.
 func (s *Store) Close() error {
+	s.sweeper.stop() // it enters, too
 	s.life.Lock()
 	defer s.life.Unlock()
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	s.sweeper.stop()
 	s.db.SetDiscardTs(s.timeline.oldest())
 	err := s.db.Close()
 	if s.wal != nil {
