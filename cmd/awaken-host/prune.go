@@ -81,9 +81,9 @@ func (a *app) writePruned(report *standard.PruneReport, age time.Duration) error
 	switch n := len(report.Runs); {
 	case n == 0:
 	case report.DryRun:
-		a.tell("%d runs would be removed", n)
+		a.tell("%s would be removed", counted(n, "run"))
 	default:
-		a.tell("%d runs are removed", n)
+		a.tell("removed %s", counted(n, "run"))
 	}
 	return nil
 }

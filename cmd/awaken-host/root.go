@@ -23,7 +23,7 @@ when its whole batch is done.
 
 Standard output is the result and nothing else. Exit status: 0 published,
 3 parked (a call waits for a decision or for its time), 2 wrong usage or
-configuration, 1 anything else.`,
+configuration, 130 ended by a second interrupt, 1 anything else.`,
 		Example: `  awaken-host init demo
   awaken-host run -c demo/host.toml demo/batch.json
   awaken-host tickets list -c demo/host.toml`,
@@ -51,6 +51,7 @@ configuration, 1 anything else.`,
 		a.pluginCommand(),
 		a.policyCommand(),
 		a.configCommand(),
+		a.doctorCommand(),
 		a.backupCommand(),
 		a.restoreCommand(),
 		a.versionCommand(),

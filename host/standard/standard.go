@@ -143,7 +143,7 @@ func openStore(cfg *config.Config, log *slog.Logger) (*badgerstore.Store, error)
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir %s: %w; make it writable or set another data_dir", cfg.DataDir, err)
 	}
-	return badgerstore.Open(filepath.Join(cfg.DataDir, "ledger"), badgerstore.Options{
+	return badgerstore.Open(filepath.Join(cfg.DataDir, ledgerFolder), badgerstore.Options{
 		NoSync: !cfg.Store.Sync, Logger: log, MinFreeMiB: int64(cfg.Store.MinFreeMiB),
 	})
 }
