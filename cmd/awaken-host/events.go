@@ -37,7 +37,7 @@ each event is one line. Nothing is executed.`,
 			if a.format == formatJSON {
 				return a.writeLines(events)
 			}
-			t := &table{header: []string{"SEQ", "TIME", "STEP", "CALL", "TOOL", "EVENT", "NOTE"}, cut: true}
+			t := &table{header: []string{"SEQ", "TIME", "STEP", "CALL", "TOOL", "EVENT", "NOTE"}, cut: true, times: []int{1}}
 			for i := range events {
 				e := &events[i]
 				t.add(strconv.FormatUint(e.Seq, 10), clock(e.Time), number(e.Step), string(e.CallID), string(e.Tool), string(e.Kind), note(e))

@@ -77,7 +77,7 @@ first.`,
 			if a.format == formatJSON {
 				return a.writeValue(runs)
 			}
-			t := &table{header: []string{"RUN", "STATUS", "STEPS", "PRINCIPAL", "AGENT", "BEGAN", "CHANGED"}}
+			t := &table{header: []string{"RUN", "STATUS", "STEPS", "PRINCIPAL", "AGENT", "BEGAN", "CHANGED"}, cut: true, times: []int{5, 6}}
 			for _, r := range runs {
 				t.add(string(r.Run), string(r.Status), strconv.Itoa(r.Steps), r.Principal, r.Agent, clock(r.CreatedAt), clock(r.UpdatedAt))
 			}

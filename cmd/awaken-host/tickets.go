@@ -64,7 +64,7 @@ func (a *app) listTickets(ctx context.Context, l *standard.Ledger, all bool) err
 	if a.format == formatJSON {
 		return a.writeValue(list)
 	}
-	t := &table{header: []string{"TICKET", "WAITS FOR", "STATUS", "TOOL", "RUN", "UNTIL", "QUESTION"}, cut: true, exact: true}
+	t := &table{header: []string{"TICKET", "WAITS FOR", "STATUS", "TOOL", "RUN", "UNTIL", "QUESTION"}, cut: true, exact: true, times: []int{5}}
 	for _, k := range list {
 		until := k.Deadline
 		if until.IsZero() {
