@@ -45,14 +45,25 @@ func validName(kind, s string) error {
 	case s == "." || s == "..":
 		return fmt.Errorf("%s %q is reserved: %w", kind, s, ErrBadID)
 	}
-	for i := range len(s) {
-		c := s[i]
+	for i, c := range s {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-' {
 			continue
 		}
-		return fmt.Errorf("%s %q has %q at byte %d, allowed are A-Z a-z 0-9 . _ -: %w", kind, s, c, i, ErrBadID)
+		return fmt.Errorf("%s %q has %s at byte %d, allowed are A-Z a-z 0-9 . _ -: %w", kind, s, character(s[i:]), i, ErrBadID)
 	}
 	return nil
+}
+
+// character names the first character of s, a byte where it is not UTF-8.
+func character(s string) string {
+	switch r, n := utf8.DecodeRuneInString(s); {
+	case r == utf8.RuneError && n == 1:
+		return fmt.Sprintf("the byte 0x%02x", s[0])
+	case r == ' ':
+		return "a space"
+	default:
+		return strconv.QuoteRune(r)
+	}
 }
 
 // Validate reports whether id is well formed; the error wraps ErrBadID.
@@ -61,8 +72,8 @@ func (id RunID) Validate() error { return validName("run id", string(id)) }
 // Validate reports whether id is well formed; the error wraps ErrBadID.
 func (id TicketID) Validate() error { return validName("ticket id", string(id)) }
 
-// Validate accepts any non-empty printable ASCII string of at most MaxIDBytes:
-// providers choose these ids, we only echo them.
+// Validate accepts any non-empty string of printable ASCII without spaces, of at
+// most MaxIDBytes: providers choose these ids, we only echo them.
 func (id CallID) Validate() error {
 	if id == "" {
 		return fmt.Errorf("call id is empty: %w", ErrBadID)
@@ -70,9 +81,10 @@ func (id CallID) Validate() error {
 	if len(id) > MaxIDBytes {
 		return fmt.Errorf("call id is %d bytes, at most %d are allowed: %w", len(id), MaxIDBytes, ErrBadID)
 	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return fmt.Errorf("call id %q has a character outside printable ASCII at byte %d: %w", string(id), i, ErrBadID)
+	for i, c := range string(id) {
+		if c <= ' ' || c > '~' {
+			return fmt.Errorf("call id %q has %s at byte %d, allowed is printable ASCII without spaces: %w",
+				string(id), character(string(id)[i:]), i, ErrBadID)
 		}
 	}
 	return nil

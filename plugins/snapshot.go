@@ -73,7 +73,7 @@ func (s *Snapshot) add(p *Plugin) error {
 		if !renamed {
 			name = p.Manifest.ID + NameSeparator + spec.ID
 		}
-		remedy := fmt.Sprintf("give tool %q of plugin %q another name in [plugin.names]", spec.ID, p.Manifest.ID)
+		remedy := anotherName(spec.ID, p.Manifest.ID)
 		if p.fromHost() {
 			remedy = fmt.Sprintf("give the %s tool %q another id", p.Manifest.ID, spec.ID)
 		}
@@ -83,6 +83,11 @@ func (s *Snapshot) add(p *Plugin) error {
 				Remedy:  remedy}
 		}
 		if other, taken := s.byName[batch.ToolID(name)]; taken {
+			// The one that somebody named is the one to name again.
+			if _, named := other.Plugin.Names[other.Spec.ID]; named && !renamed {
+				manifestFile = filepath.Join(other.Plugin.Dir, ManifestFile)
+				remedy = anotherName(other.Spec.ID, other.Plugin.Manifest.ID)
+			}
 			return &LoadError{Class: ErrNames, File: manifestFile,
 				Problem: fmt.Sprintf("tool %q of plugin %q and tool %q of plugin %q would both be %q",
 					other.Spec.ID, other.Plugin.Manifest.ID, spec.ID, p.Manifest.ID, name),
@@ -96,6 +101,10 @@ func (s *Snapshot) add(p *Plugin) error {
 		s.tools = append(s.tools, t)
 	}
 	return nil
+}
+
+func anotherName(tool, plugin string) string {
+	return fmt.Sprintf("give tool %q of plugin %q another name in [plugin.names]", tool, plugin)
 }
 
 // Lookup finds a tool by the name the model sees.

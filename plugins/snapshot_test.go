@@ -58,6 +58,9 @@ func TestSnapshotNames(t *testing.T) {
 		{"collision", func(t *testing.T) []*Plugin {
 			return []*Plugin{loaded(t, manifestOf("a", "x"), nil), loaded(t, manifestOf("b", "y"), named(map[string]string{"y": "a__x"}))}
 		}, nil, []string{`tool "x" of plugin "a"`, `tool "y" of plugin "b"`, `"a__x"`, "[plugin.names]"}},
+		{"collision with a name that was given", func(t *testing.T) []*Plugin {
+			return []*Plugin{loaded(t, manifestOf("a", "x"), named(map[string]string{"x": "b__y"})), loaded(t, manifestOf("b", "y"), nil)}
+		}, nil, []string{`"b__y"`, `give tool "x" of plugin "a" another name in [plugin.names]`}},
 		{"collision within", func(t *testing.T) []*Plugin {
 			return []*Plugin{loaded(t, manifestOf("a", "x", "y"), named(map[string]string{"y": "a__x"}))}
 		}, nil, []string{"[plugin.names]"}},

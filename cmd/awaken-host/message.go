@@ -24,7 +24,25 @@ func (a *app) readMessage(ctx context.Context, file string) (*standard.Message, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if err := checkCallIDs(msg, name); err != nil {
+		return nil, err
+	}
 	return msg, nil
+}
+
+// checkCallIDs is what the engine checks too, which does not know the file.
+func checkCallIDs(msg *standard.Message, name string) error {
+	seen := map[string]int{}
+	for i, c := range msg.Calls {
+		if err := c.ID.Validate(); err != nil {
+			return usagef("%s: call %d: %w", name, i+1, err)
+		}
+		if first, twice := seen[string(c.ID)]; twice {
+			return usagef("%s: calls %d and %d have the same id %q: an answer could not say which of them it is for", name, first, i+1, string(c.ID))
+		}
+		seen[string(c.ID)] = i + 1
+	}
+	return nil
 }
 
 // readInput returns what is in file, and a name for it in messages.
