@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -257,6 +258,11 @@ func readConfirmation(v any) (*batch.Confirmation, error) {
 		if c.Approvers, err = texts("confirmation.approvers", v); err != nil {
 			return nil, err
 		}
+		for _, a := range c.Approvers {
+			if !isPerson(a) {
+				return nil, odd("confirmation.approvers has the name %q, which has spaces around it or invisible characters in it", clip(a, 80))
+			}
+		}
 		// Without anybody in it the list would mean anybody.
 		if len(c.Approvers) < c.Quorum {
 			return nil, odd("confirmation.approvers are fewer than the quorum")
@@ -271,6 +277,17 @@ func readConfirmation(v any) (*batch.Confirmation, error) {
 	}
 	return c, only("confirmation", m, "prompt", "quorum", "approvers", "timeout_ns")
 }
+
+// isPerson is shape.person once more: people are compared by their names.
+func isPerson(n string) bool {
+	return utf8.RuneCountInString(n) <= 256 && visible.MatchString(n) && !spaced.MatchString(n) && !shapeless.MatchString(n)
+}
+
+var (
+	visible   = regexp.MustCompile(`^[\pL\pM\pN\pP\pS\p{Zs}]+$`)
+	spaced    = regexp.MustCompile(`^\p{Zs}|\p{Zs}$`)
+	shapeless = regexp.MustCompile(`[\x{034F}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{2800}\x{3164}\x{FE00}-\x{FE0F}\x{FFA0}\x{E0100}-\x{E01EF}]`)
+)
 
 func object(what string, v any) (map[string]any, error) {
 	m, ok := v.(map[string]any)

@@ -96,6 +96,8 @@ func TestOutcomes(t *testing.T) {
 			require_confirmation contains {"approvers": ["carol"]}`, outcome: block, codes: "no_approver"},
 		{name: "fewer approvers than the quorum", policy: `require_confirmation contains {"approvers": ["bob"], "quorum": 2}`, outcome: block, codes: "no_approver"},
 		{name: "only the submitter may approve", policy: `require_confirmation contains {"approvers": ["alice"]}`, outcome: block, codes: "no_approver"},
+		{name: "only the submitter in capitals may approve", policy: `require_confirmation contains {"approvers": ["Alice"]}`, outcome: block, codes: "no_approver"},
+		{name: "one approver written twice", policy: `require_confirmation contains {"approvers": ["bob", "Bob"], "quorum": 2}`, outcome: block, codes: "no_approver"},
 		{name: "schedule after", policy: `schedule contains {"after": "10m", "reason": "quiet hours"}`, outcome: "schedule", codes: "schedule",
 			check: func(t *testing.T, d *batch.Decision) {
 				if !d.At.Equal(testNow.Add(10*time.Minute)) || d.Reasons[0].Message != "quiet hours" {

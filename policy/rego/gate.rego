@@ -156,8 +156,9 @@ quorum := max({1} | {c.quorum | some c in confirmations})
 
 timeouts := {t | some c in confirmations; t := shape.duration_ns(c.timeout)}
 
-# Who submitted a call may not approve it.
-possible_approvers := approvers - {p | p := input.run.principal}
+# Who submitted a call may not approve it. Names that differ in case only are one
+# person, as they are to the host.
+possible_approvers := {lower(a) | some a in approvers} - {p | p := lower(input.run.principal)}
 
 # A question nobody can answer, and one that cannot be asked any more, block.
 stuck contains {

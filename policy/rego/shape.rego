@@ -59,6 +59,9 @@ confirmation_field("prompt", v) if {
 confirmation_field("approvers", v) if {
 	names(v)
 	count(v) > 0
+	every n in v {
+		person(n)
+	}
 }
 
 confirmation_field("quorum", v) if {
@@ -172,6 +175,15 @@ names(v) if {
 name(n) if {
 	is_string(n)
 	n != ""
+}
+
+# The name of a person as the host takes it: it can be seen, and no other name looks
+# the same by spaces around it or characters without a shape.
+person(n) if {
+	count(n) <= 256
+	regex.match(`^[\pL\pM\pN\pP\pS\p{Zs}]+$`, n)
+	not regex.match(`^\p{Zs}|\p{Zs}$`, n)
+	not regex.match(`[\x{034F}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{2800}\x{3164}\x{FE00}-\x{FE0F}\x{FFA0}\x{E0100}-\x{E01EF}]`, n)
 }
 
 whole(v) if {
