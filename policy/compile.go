@@ -26,6 +26,7 @@ type set struct {
 	values  cache.InterQueryValueCache
 	modules map[string]*ast.Module // the operator's, as parsed
 	data    []string               // files
+	unread  Problems               // files that look like policy and are left out
 }
 
 // load reads, compiles and prepares the policy under the options' paths.
@@ -33,15 +34,20 @@ func load(ctx context.Context, o *Options) (*set, error) {
 	if problems := checkBuiltins(o.Builtins); len(problems) > 0 {
 		return nil, problems
 	}
-	sources, err := readSources(o.Paths)
+	sources, unread, err := readSources(ctx, o.Paths)
 	if err != nil {
 		return nil, err
 	}
-	return compile(ctx, o, baseModules(), sources)
+	s, err := compile(ctx, o, baseModules(), sources)
+	if s != nil {
+		s.unread = unread
+	}
+	return s, err
 }
 
 // compile builds a set from a base policy and what operators wrote. The error is
-// of type Problems and holds all that was found at the stage that failed first.
+// of type Problems and holds all that was found at the stage that failed first, or
+// it is that of ctx.
 func compile(ctx context.Context, o *Options, base, sources []source) (*set, error) {
 	var problems Problems
 	modules := map[string]*ast.Module{}
@@ -65,6 +71,9 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 		parse(src)
 	}
 	for _, src := range sources {
+		if ctx.Err() != nil {
+			return nil, cutShort(ctx)
+		}
 		if !src.rego() {
 			s.data = append(s.data, src.file)
 		} else if m := parse(src); m != nil {
@@ -95,13 +104,14 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 		WithEnablePrintStatements(true).
 		WithPathConflictsCheck(conflict).
 		SetErrorLimit(0)
-	if evaluateFully(c).Compile(modules); c.Failed() {
+	if evaluateFully(interruptible(ctx, c)).Compile(modules); ctx.Err() != nil {
+		return nil, cutShort(ctx)
+	} else if c.Failed() {
 		return nil, explain(c.Errors, "", o.Builtins)
 	}
 
 	s.values = cache.NewInterQueryValueCache(ctx, nil)
 	options := []func(*rego.Rego){
-		rego.Query(entryPoint),
 		rego.Compiler(c),
 		rego.Capabilities(caps),
 		rego.Store(store),
@@ -112,11 +122,37 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 	if rt := runtimeTerm(o.Builtins); rt != nil {
 		options = append(options, rego.Runtime(rt))
 	}
+	problems = checkEntries(ctx, s.modules, options...)
+	if ctx.Err() != nil {
+		return nil, cutShort(ctx)
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
 	var err error
-	if s.query, err = rego.New(options...).PrepareForEval(ctx); err != nil {
+	if s.query, err = rego.New(append(options, rego.Query(entryPoint))...).PrepareForEval(ctx); err != nil {
 		return nil, explain(err, "", o.Builtins)
 	}
 	return s, nil
+}
+
+func cutShort(ctx context.Context) error {
+	return fmt.Errorf("policy: loading was cut short: %w", ctx.Err())
+}
+
+// interruptible lets ctx end a compilation between any two of its stages: a policy of
+// many megabytes takes minutes.
+func interruptible(ctx context.Context, c *ast.Compiler) *ast.Compiler {
+	stop := ast.CompilerStageDefinition{Name: "Interrupt", MetricName: "interrupt", Stage: func(*ast.Compiler) *ast.Error {
+		if ctx.Err() != nil {
+			return ast.NewError(ast.CompileErr, nil, "interrupted")
+		}
+		return nil
+	}}
+	for _, stage := range ast.AllStages() {
+		c = c.WithStageAfterID(stage, stop)
+	}
+	return c
 }
 
 // explain turns OPA's errors into problems with file and line.

@@ -54,6 +54,10 @@ func TestPoliciesThatDoNotLoad(t *testing.T) {
 		{"a misspelt package", "package awaken.polcy\nallow contains \"x\"", 1, "did you mean awaken.policy?"},
 		{"a function", "package awaken.policy\nallow contains \"x\"\nblock(x) if x", 3, "block is a function"},
 		{"an object", "package awaken.policy\nblock[\"x\"] := true", 2, "block must be a set"},
+		{"a default that allows", "package awaken.policy\ndefault allow := true", 2, "default allow := true would speak for every call"},
+		{"a default that blocks", "package awaken.policy\nallow if input.x\ndefault block := true", 3, "only default block := false may be written"},
+		{"a default of another kind", "package awaken.policy\ndefault grant := {\"memory_mib\": 1}", 2, "default grant"},
+		{"a default confirmation", "package awaken.policy\ndefault require_confirmation := {\"x\"}", 2, "default require_confirmation"},
 		{"an object by name", "package awaken.policy\nblock.x contains \"y\"", 2, "block must be a set"},
 	}
 	for _, tt := range tests {

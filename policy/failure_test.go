@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,7 +34,7 @@ func TestFailClosed(t *testing.T) {
 		{"any suffix of no text under not", "bad if strings.any_suffix_match(input.call.arguments.n, [\".key\"])\nallow if not bad", "eval_error", "any_suffix_match"},
 		{"a glob of no text under not", "bad if glob.match(\"/etc/*\", [\"/\"], input.call.arguments.n)\nallow if not bad", "eval_error", "glob.match"},
 		{"a function of no text under not", "under(p) if startswith(p, \"/etc\")\nallow if not under(input.call.arguments.n)", "eval_error", "startswith"},
-		{"a date does not exist", `schedule contains {"at": "2025-13-41T00:00:00Z"}`, "eval_error", "parse_rfc3339"},
+		{"a date does not exist", `schedule contains {"at": concat("-", ["2025", "13", "41T00:00:00Z"])}`, "eval_error", "parse_rfc3339"},
 		{"complete rules conflict", allowAll + "level := 1 if input.call.arguments.n\nlevel := 2 if input.call.arguments.text\nblock contains \"x\" if level == 3", "conflict", "policy.rego:"},
 		{"booleans conflict", "allow := true\nallow := false if input.call.arguments.n", "conflict", "policy.rego:"},
 		{"a function conflicts", allowAll + "f(_) := 1\nf(x) := 2 if x\nblock contains \"x\" if f(input.call.arguments.n) == 3", "conflict", "policy.rego:"},
@@ -70,7 +71,7 @@ func TestOddShapes(t *testing.T) {
 			`{"code": "a", "message": 1}`, `{"code": "a", "note": "x"}`, `["a"]`, `{"a"}`},
 		"block": {`1`, `false`, `null`, `{"message": "m"}`, `{"code": "a", "msg": "x"}`},
 		"require_confirmation": {`1`, `null`, `["a"]`, `{"prompt": ""}`, `{"prompt": 1}`, `{"promt": "a"}`, `{"approvers": []}`,
-			`{"approvers": "bob"}`, `{"approvers": [""]}`, `{"approvers": [1]}`, `{"quorum": 0}`, `{"quorum": 1.5}`, `{"quorum": "2"}`, `{"quorum": 1001}`,
+			`{"approvers": "bob"}`, `{"approvers": [""]}`, `{"approvers": [1]}`, `{"approvers": ["alice "]}`, `{"approvers": ["\u00a0bob"]}`, `{"approvers": ["bo\u200bb"]}`, `{"approvers": ["bob", "bob\u001b[1m"]}`, `{"approvers": ["bob\n"]}`, `{"approvers": ["b\u3164ob"]}`, `{"approvers": ["b\u202eob"]}`, `{"approvers": ["\ufeffbob"]}`, `{"approvers": ["\u2060"]}`, `{"quorum": 0}`, `{"quorum": 1.5}`, `{"quorum": "2"}`, `{"quorum": 1001}`,
 			`{"timeout": 10}`, `{"timeout": "soon"}`, `{"timeout": "0s"}`, `{"timeout": "-1h"}`, `{"timeout": ""}`, `{"reason": 1}`, `{"reason": {"code": "A"}}`},
 		"schedule": {`"10m"`, `null`, `{}`, `{"reason": "r"}`, `{"at": "2025-07-01T00:00:00Z", "after": "1h"}`, `{"at": "tomorrow"}`, `{"at": "2025-07-01"}`,
 			`{"at": 1751328000}`, `{"at": 1751328000000}`, `{"at": 1.5e18, "x": 1}`, `{"at": 99e18}`, `{"after": 10}`, `{"after": "1w"}`, `{"after": "0d"}`, `{"after": "1h", "reason": 1}`},
@@ -82,9 +83,24 @@ func TestOddShapes(t *testing.T) {
 			`{"commands": 1}`, `{"timeout": 2}`, `{"timeout": "0s"}`, `{"memory_mib": 0}`, `{"memory_mib": 1.5}`, `{"memory_mib": "1"}`, `{"memory_mib": -1}`, `{"secrets": []}`},
 	}
 	for rule, bad := range entries {
-		for _, entry := range bad {
+		// Written out, each is found before any call.
+		ps := problemsOf(t, options(t, "package awaken.policy\n"+rule+" contains "+strings.Join(bad, "\n"+rule+" contains ")))
+		found := map[int]string{}
+		for _, p := range ps {
+			found[p.Line] = p.Message
+		}
+		g := open(t, options(t, allowAll+rule+" contains input.call.arguments.entry"))
+		for i, entry := range bad {
 			t.Run(rule+" "+entry, func(t *testing.T) {
-				d := decide(t, open(t, options(t, fmt.Sprintf("allow contains \"ok\" if true\n%s contains %s", rule, entry))), query("read", `{}`))
+				if !strings.Contains(found[i+2], "of "+rule) && !strings.Contains(found[i+2], "result.content") && !strings.Contains(found[i+2], "grant") {
+					t.Errorf("at check: %q", found[i+2])
+				}
+				args := fmt.Sprintf(`{"entry": %s}`, entry)
+				if !json.Valid([]byte(args)) { // a set
+					args = `{}`
+					g = open(t, options(t, allowAll+fmt.Sprintf("%s contains e if e := %s", rule, entry)))
+				}
+				d := decide(t, g, query("read", args))
 				if d.Outcome != batch.OutcomeBlock || !strings.Contains(codes(d), "odd_shape") {
 					t.Errorf("got %s with %+v", d.Outcome, d.Reasons)
 				}
@@ -95,13 +111,18 @@ func TestOddShapes(t *testing.T) {
 
 // Rules that are neither a set nor a boolean block too.
 func TestOddRules(t *testing.T) {
-	for _, rule := range []string{
-		`block := "no"`, `block := null`, `block := ["no"]`, `block := {"code": "x"}`, `block := 0`,
-		`require_confirmation := {"prompt": "?"}`, `schedule := {"after": "1h"}`, `schedule := true`,
-		`set_result := {"text": "x"}`, `set_result := true`, `grant := {"memory_mib": 1}`, `grant if true`,
+	for _, tt := range []struct{ rule, value string }{
+		{"block", `"no"`}, {"block", `null`}, {"block", `["no"]`}, {"block", `{"code": "x"}`}, {"block", `0`},
+		{"require_confirmation", `{"prompt": "?"}`}, {"schedule", `{"after": "1h"}`}, {"schedule", `true`},
+		{"set_result", `{"text": "x"}`}, {"set_result", `true`}, {"grant", `{"memory_mib": 1}`}, {"grant", `true`},
 	} {
-		t.Run(rule, func(t *testing.T) {
-			d := decide(t, open(t, options(t, allowAll+rule)), query("read", `{}`))
+		t.Run(tt.rule+" "+tt.value, func(t *testing.T) {
+			for _, written := range []string{tt.rule + " := " + tt.value, tt.rule + " := true if input.never\nelse := " + tt.value} {
+				if p := problemsOf(t, options(t, "package awaken.policy\n"+written))[0]; !strings.Contains(p.Message, tt.rule+" gives no set of entries") || p.Line == 0 {
+					t.Errorf("%s at check: %s", written, p)
+				}
+			}
+			d := decide(t, open(t, options(t, allowAll+tt.rule+" := input.call.arguments.v")), query("read", `{"v": `+tt.value+`}`))
 			if d.Outcome != batch.OutcomeBlock || codes(d) != "odd_shape" {
 				t.Errorf("got %s with %+v", d.Outcome, d.Reasons)
 			}
@@ -109,18 +130,28 @@ func TestOddRules(t *testing.T) {
 	}
 }
 
-// A package or data below a rule's name stands for no rule.
+// A package or data at a rule's name is no rule, and would block every call.
 func TestDataInsteadOfRules(t *testing.T) {
-	o := options(t, allowAll)
-	for name, files := range map[string]map[string]string{
-		"a package": {"a.rego": "package awaken.policy.block\nx := 1", "b.rego": "package awaken.policy\n" + allowAll},
-		"data":      {"awaken/policy/data.json": `{"block": ["x"]}`, "b.rego": "package awaken.policy\n" + allowAll},
-	} {
+	rules := "package awaken.policy\n" + allowAll
+	tests := map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"a package":       {map[string]string{"a.rego": "package awaken.policy.block\nx := 1"}, "a.rego:1:1: this package takes the place of rule block"},
+		"a package below": {map[string]string{"a.rego": "package awaken.policy.allow.more\nx := 1"}, "takes the place of rule allow"},
+		"data":            {map[string]string{"awaken/policy/data.json": `{"block": ["x"]}`}, "data.json: sets data.awaken.policy.block"},
+		"a rule outside":  {map[string]string{"a.rego": "package awaken\npolicy.allow contains \"x\""}, "a.rego:2:1: this rule adds to package awaken.policy from outside"},
+		"a default outside": {map[string]string{"a.rego": "package awaken\ndefault policy.block := false"},
+			"a.rego:2:1: this rule adds to package awaken.policy from outside"},
+		"by a variable": {map[string]string{"a.rego": "package awaken\npolicy[k] contains \"x\" if some k in [\"grant\"]"}, "from outside"},
+	}
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			o.Paths = []string{folder(t, files)}
-			d := decide(t, open(t, o), query("read", `{}`))
-			if d.Outcome != batch.OutcomeBlock || codes(d) != "odd_shape" {
-				t.Errorf("got %s with %+v", d.Outcome, d.Reasons)
+			o := options(t, allowAll)
+			tt.files["b.rego"] = rules
+			o.Paths = []string{folder(t, tt.files)}
+			if got := problemsOf(t, o).Error(); !strings.Contains(got, tt.says) {
+				t.Errorf("%q is not in %s", tt.says, got)
 			}
 		})
 	}

@@ -28,7 +28,8 @@ const (
 type Options struct {
 	// Paths are .rego, .json, .yaml and .yml files, and folders of them. Tests
 	// (_test.rego) and hidden files are left out. A missing or empty one is an
-	// error.
+	// error, and so is what is neither file nor folder, larger than 4 MiB, or 64 MiB
+	// in all.
 	Paths []string
 	// Deadline bounds one decision, arguments read and rules evaluated; 0:
 	// DefaultDeadline.
@@ -56,7 +57,8 @@ type Gate struct {
 var _ batch.Gate = (*Gate)(nil)
 
 // Open compiles the policy under o.Paths. The error is of type Problems and names
-// file and line of everything that is wrong.
+// file and line of everything that is wrong, or it is that of ctx. What looks like
+// policy and is left out goes to the log.
 func Open(ctx context.Context, o Options) (*Gate, error) {
 	if o.Tools == nil {
 		return nil, errors.New("policy: a gate needs the tools in force")
@@ -91,6 +93,9 @@ func (g *Gate) Reload(ctx context.Context) error {
 		return err
 	}
 	g.current.Store(s)
+	for _, p := range s.unread {
+		g.o.Logger.Warn("a file beside the policy is not read", "problem", p.String())
+	}
 	g.o.Logger.Debug("policy loaded", "revision", s.revision, "modules", len(s.modules), "data", len(s.data))
 	return nil
 }

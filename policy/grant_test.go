@@ -17,7 +17,7 @@ func TestGrants(t *testing.T) {
 		note   string // what of a wider grant is named; empty: no note
 	}{
 		{"none", ``, nil, ""},
-		{"false", `grant if false`, nil, ""},
+		{"false", `grant := false`, nil, ""},
 		{"everything narrower", `grant contains {"hosts": ["api.example.com:443"], "paths": {"/workspace": "ro"}, "commands": {"git"}, "timeout": "2s", "memory_mib": 16}`,
 			&batch.Grant{Hosts: []string{"api.example.com:443"}, Paths: map[string]string{"/workspace": "ro"}, Commands: []string{"git"}, Timeout: 2 * time.Second, MemoryMiB: 16}, ""},
 		{"one thing leaves the others", `grant contains {"memory_mib": 16}`, &batch.Grant{MemoryMiB: 16}, ""},

@@ -15,7 +15,7 @@ type Report struct {
 	Revision string         `json:"revision"`
 	Modules  []ModuleReport `json:"modules"`
 	Data     []string       `json:"data,omitempty"` // files
-	Rules    map[string]int `json:"rules"`          // number of rules by kind: allow, block, …
+	Rules    map[string]int `json:"rules"`          // number of rules in force by kind: allow, block, …
 	Warnings []Problem      `json:"warnings,omitempty"`
 }
 
@@ -46,12 +46,12 @@ func Check(ctx context.Context, o Options) (*Report, error) {
 			continue
 		}
 		for _, rule := range m.Rules {
-			if n := ruleName(rule); slices.Contains(ruleNames, n) && !rule.Default {
+			if n := ruleName(rule); slices.Contains(ruleNames, n) && inForce(rule) {
 				r.Rules[n]++
 			}
 		}
 	}
-	r.Warnings = warnings(s.modules, r.Rules, o.Builtins)
+	r.Warnings = append(warnings(s.modules, r.Rules, o.Builtins), s.unread...)
 	return r, nil
 }
 

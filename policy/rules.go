@@ -34,6 +34,10 @@ func checkRules(modules map[string]*ast.Module) Problems {
 			at(m.Package.Location, "package awaken.gate is the host's own and cannot be added to; write package awaken.policy")
 			continue
 		}
+		if i := slices.IndexFunc(ruleNames, func(n string) bool { return within(pkg, policyPackage+"."+n) }); i >= 0 {
+			at(m.Package.Location, "this package takes the place of rule %s, and every call would be blocked; write package awaken.policy", ruleNames[i])
+			continue
+		}
 		if near := nearest(pkg, []string{policyPackage}, 2); near != "" && pkg != policyPackage && !used[pkg] {
 			at(m.Package.Location, "package %s is used by nothing; did you mean awaken.policy?", strings.TrimPrefix(pkg, "data."))
 		}
@@ -41,6 +45,10 @@ func checkRules(modules map[string]*ast.Module) Problems {
 			path := m.Package.Path.Extend(r.Head.Ref().GroundPrefix())
 			if within(path.String(), gatePackage) {
 				at(r.Location, "this rule adds to package awaken.gate, which is the host's own; write package awaken.policy")
+				continue
+			}
+			if !within(pkg, policyPackage) && within(path.String(), policyPackage) {
+				at(r.Location, "this rule adds to package awaken.policy from outside, where it is easily missed; write it in package awaken.policy")
 				continue
 			}
 			if pkg != policyPackage {
@@ -58,10 +66,26 @@ func checkRules(modules map[string]*ast.Module) Problems {
 				at(r.Location, "%s is a function here and would never be asked; write: %s contains … if { … }", name, name)
 			case len(r.Head.Ref()) > 1:
 				at(r.Location, "%s must be a set; write: %s contains … if { … }", name, name)
+			case r.Default && !isFalse(r.Head.Value):
+				at(r.Location, "default %s := %s would speak for every call that no rule matches, above all where a rule is mistaken; "+
+					"only default %s := false may be written. Write what it is for: %s contains … if { … }", name, clip(r.Head.Value.String(), 80), name, name)
 			}
 		}
 	}
 	return problems
+}
+
+func isFalse(t *ast.Term) bool { return t != nil && t.Value.Compare(ast.Boolean(false)) == 0 }
+
+// inForce reports whether a rule can ever add an entry: one that only says false,
+// as a default does, cannot.
+func inForce(r *ast.Rule) bool {
+	for ; r != nil; r = r.Else {
+		if r.Head.Key != nil || !isFalse(r.Head.Value) {
+			return true
+		}
+	}
+	return false
 }
 
 // ruleName is the first part of a rule's head: allow in "allow contains …".

@@ -2,21 +2,15 @@ package policy
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/open-policy-agent/opa/v1/util"
+	"unicode/utf8"
 )
 
 // source is one file as it was read, once: what is compiled is what the revision
@@ -30,11 +24,8 @@ type source struct {
 
 func (s *source) rego() bool { return strings.HasSuffix(s.name, ".rego") }
 
-// maxFolderDepth stops at folders linked into each other.
-const maxFolderDepth = 32
-
-// known reports whether a file is read: Rego or data. Tests are left out.
-func known(name string) bool {
+// reads reports whether a file is read: Rego or data. Tests are left out.
+func reads(name string) bool {
 	switch filepath.Ext(name) {
 	case ".rego":
 		return !isTest(name)
@@ -44,108 +35,241 @@ func known(name string) bool {
 	return false
 }
 
+// reader walks the paths and collects.
+type reader struct {
+	ctx      context.Context // of one call of readSources
+	out      []source
+	problems Problems
+	aside    []unread
+	seen     map[string]bool // files read, by their name without links
+	above    []fs.FileInfo   // folders around this place
+	entries  int
+	bytes    int64
+	stopped  error // set: the rest is not looked at
+}
+
+// unread is a file that looks like policy and is left out.
+type unread struct {
+	real    string
+	problem Problem
+}
+
+var errStop = errors.New("a limit was reached")
+
 // readSources reads every policy and data file under paths, in a stable order. A
 // file reached twice counts once. Hidden files and folders are left out, as OPA
-// does; links are followed, so that a linked policy cannot be missed.
-func readSources(paths []string) ([]source, error) {
+// does; links are followed, so that a linked policy cannot be missed. It also
+// returns a warning for each file left out that looks like policy. An error that is
+// not Problems is that of ctx.
+func readSources(ctx context.Context, paths []string) ([]source, Problems, error) {
 	if len(paths) == 0 {
-		return nil, Problems{{Message: "no policy: set paths under [policy] in host.toml to a folder or file with .rego files"}}
+		return nil, nil, Problems{{Message: "no policy: set paths under [policy] in host.toml to a folder or file with .rego files"}}
 	}
-	var (
-		out      []source
-		problems Problems
-		seen     = map[string]bool{}
-	)
-	fail := func(file, format string, a ...any) {
-		problems = append(problems, Problem{File: file, Message: fmt.Sprintf(format, a...)})
+	r := &reader{ctx: ctx, seen: map[string]bool{}}
+	for _, p := range paths {
+		if p == "" {
+			r.fail("", "paths under [policy] in host.toml has an empty entry; remove it")
+			continue
+		}
+		before := len(r.out)
+		r.walk(filepath.Clean(p), "", nil)
+		if len(r.out) == before && len(r.problems) == 0 && r.stopped == nil && !seenUnder(r.seen, p) {
+			r.fail(p, "has no .rego, .json or .yaml file; write one (awaken-host init shows a starter policy) or remove it from paths under [policy] in host.toml")
+		}
 	}
-	var walk func(file, name string, dirs []string, depth int)
-	walk = func(file, name string, dirs []string, depth int) {
-		info, err := os.Stat(file)
-		if err != nil {
-			fail(file, "cannot be read: %v; check paths under [policy] in host.toml", cause(err))
-			return
+	if ctx.Err() != nil {
+		return nil, nil, cutShort(ctx)
+	}
+	if len(r.problems) == 0 && !slices.ContainsFunc(r.out, func(s source) bool { return s.rego() }) {
+		r.fail(strings.Join(paths, ", "), "has no .rego file, only data; nothing would be allowed")
+	}
+	var warnings Problems
+	for _, u := range r.aside {
+		// Some mounts keep the files in a hidden folder and links to them in sight.
+		if !r.seen[u.real] {
+			warnings = append(warnings, u.problem)
 		}
-		if info.IsDir() {
-			if depth > maxFolderDepth {
-				fail(file, "is more than %d folders deep; remove the link that leads back to a parent", maxFolderDepth)
-				return
-			}
-			entries, err := os.ReadDir(file)
-			if err != nil {
-				fail(file, "cannot be read: %v", cause(err))
-				return
-			}
-			for _, e := range entries {
-				if strings.HasPrefix(e.Name(), ".") {
-					continue
-				}
-				sub := dirs
-				if depth > 0 {
-					sub = append(slices.Clip(dirs), filepath.Base(file))
-				}
-				walk(filepath.Join(file, e.Name()), strings.TrimPrefix(name+"/"+e.Name(), "/"), sub, depth+1)
-			}
-			return
+	}
+	if len(r.problems) > 0 {
+		return nil, nil, append(r.problems, warnings...)
+	}
+	slices.SortFunc(r.out, func(a, b source) int {
+		return strings.Compare(a.name+"\x00"+a.file, b.name+"\x00"+b.file)
+	})
+	return r.out, warnings, nil
+}
+
+func (r *reader) fail(file, format string, a ...any) {
+	r.problems = append(r.problems, Problem{File: file, Message: fmt.Sprintf(format, a...)})
+}
+
+// goOn counts an entry and reports whether there is leave to look at it.
+func (r *reader) goOn(file string) bool {
+	if r.stopped != nil {
+		return false
+	}
+	if r.stopped = r.ctx.Err(); r.stopped != nil {
+		return false
+	}
+	if r.entries++; r.entries > maxEntries {
+		r.stopped = errStop
+		r.fail(file, "is one too many: the paths under [policy] in host.toml hold more than %d files and folders; name the policy's own folder", maxEntries)
+	}
+	return r.stopped == nil
+}
+
+func (r *reader) walk(file, name string, dirs []string) {
+	if !r.goOn(file) {
+		return
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		r.fail(file, "cannot be read: %v; check paths under [policy] in host.toml", cause(err))
+	case info.IsDir():
+		r.folder(file, name, dirs, info)
+	case !reads(file):
+		if len(r.above) == 0 {
+			r.fail(file, "is not a policy: .rego, .json, .yaml and .yml files and folders are read, _test.rego files are not")
+		} else if info.Mode().IsRegular() {
+			r.leave(file)
 		}
-		if !known(file) {
-			if depth == 0 {
-				fail(file, "is not a policy: .rego, .json, .yaml and .yml files and folders are read, _test.rego files are not")
-			}
-			return
+	case special(info.Mode()) != "":
+		r.fail(file, "is %s, not a file; remove it, or name the policy's own files under [policy] in host.toml", special(info.Mode()))
+	default:
+		r.file(file, name, dirs)
+	}
+}
+
+func (r *reader) folder(file, name string, dirs []string, info fs.FileInfo) {
+	if r.within(info) {
+		r.fail(file, "leads back to a folder that it is in; remove the link")
+		return
+	}
+	if len(r.above) > maxFolderDepth {
+		r.fail(file, "is more than %d folders deep; move it up", maxFolderDepth)
+		return
+	}
+	entries, err := os.ReadDir(file)
+	if err != nil {
+		r.fail(file, "cannot be read: %v", cause(err))
+		return
+	}
+	sub := dirs
+	if len(r.above) > 0 {
+		sub = append(slices.Clip(dirs), filepath.Base(file))
+	}
+	r.above = append(r.above, info)
+	for _, e := range entries {
+		below := filepath.Join(file, e.Name())
+		if strings.HasPrefix(e.Name(), ".") {
+			r.hidden(below)
+			continue
 		}
-		real, err := filepath.EvalSymlinks(file)
-		if err != nil {
-			fail(file, "cannot be read: %v", cause(err))
-			return
-		}
-		if real, err = filepath.Abs(real); err != nil {
-			fail(file, "has no absolute path: %v", err)
-			return
-		}
-		if seen[real] {
-			return
-		}
-		seen[real] = true
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			fail(file, "cannot be read: %v", cause(err))
-			return
-		}
+		r.walk(below, strings.TrimPrefix(name+"/"+e.Name(), "/"), sub)
+	}
+	r.above = r.above[:len(r.above)-1]
+}
+
+// within reports whether a folder is one of those around this place.
+func (r *reader) within(folder fs.FileInfo) bool {
+	return slices.ContainsFunc(r.above, func(up fs.FileInfo) bool { return os.SameFile(up, folder) })
+}
+
+func (r *reader) file(file, name string, dirs []string) {
+	real, err := realName(file)
+	if err != nil {
+		r.fail(file, "cannot be read: %v", cause(err))
+		return
+	}
+	if r.seen[real] {
+		return
+	}
+	r.seen[real] = true
+	raw, err := readRegular(file, maxFileBytes)
+	switch r.bytes += int64(len(raw)); {
+	case errors.Is(err, errTooLarge):
+		r.fail(file, "is larger than %d MiB; split it, or take it out of the policy", maxFileBytes>>20)
+	case err != nil:
+		r.fail(file, "cannot be read: %v", cause(err))
+	case r.bytes > maxTotalBytes:
+		r.stopped = errStop
+		r.fail(file, "does not fit: the policy is larger than %d MiB in all; take data out of it", maxTotalBytes>>20)
+	case bytes.HasPrefix(raw, []byte("\ufeff")):
+		r.fail(file, "starts with a byte order mark; save it as UTF-8 without one")
+	case !utf8.Valid(raw):
+		r.fail(file, "is not UTF-8; save it as UTF-8")
+	default:
 		if name == "" {
 			name = filepath.Base(file)
 		}
-		out = append(out, source{file: filepath.ToSlash(file), name: name, dirs: dirs, raw: raw})
+		r.out = append(r.out, source{file: filepath.ToSlash(file), name: name, dirs: dirs, raw: raw})
 	}
-	for _, p := range paths {
-		if p == "" {
-			fail("", "paths under [policy] in host.toml has an empty entry; remove it")
-			continue
+}
+
+// leave says of a file in sight that is not read whether it looks like policy. A
+// rule to block in it would be lost without a word.
+func (r *reader) leave(file string) {
+	name := filepath.Base(file)
+	lower := strings.ToLower(name)
+	switch {
+	case isTest(lower):
+	case reads(lower):
+		r.fail(file, "is not read: endings count in lower case only; rename it to %s", name[:len(name)-len(filepath.Ext(name))]+filepath.Ext(lower))
+	case strings.Contains(lower, ".rego") && !strings.HasSuffix(name, "~"): // those are backups of editors
+		r.putAside(file, "is not read, since its name does not end in .rego; rename it, or move it out of the policy folder")
+	}
+}
+
+// hidden notes files below a hidden name that would be read if they were in sight.
+func (r *reader) hidden(file string) {
+	if !r.goOn(file) {
+		return
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return // such as the lock of an editor, a link to nowhere
+	}
+	name := filepath.Base(file)
+	switch {
+	case info.Mode().IsRegular() && reads(strings.ToLower(name)) && !isTest(strings.ToLower(name)):
+		r.putAside(file, "is not read, since it is hidden: names that start with a dot are left out; rename it, or move it out of the policy folder")
+	case info.IsDir() && !r.within(info) && len(r.above) <= maxFolderDepth && !slices.Contains(versionControl, name):
+		entries, err := os.ReadDir(file)
+		if err != nil {
+			r.putAside(file, "is not read, since it is hidden, and cannot be looked into")
 		}
-		before := len(out)
-		walk(filepath.Clean(p), "", nil, 0)
-		if len(out) == before && len(problems) == 0 && !seenUnder(seen, p) {
-			fail(p, "has no .rego, .json or .yaml file; write one (awaken-host init shows a starter policy) or remove it from paths under [policy] in host.toml")
+		r.above = append(r.above, info)
+		for _, e := range entries {
+			r.hidden(filepath.Join(file, e.Name()))
 		}
+		r.above = r.above[:len(r.above)-1]
 	}
-	if len(problems) == 0 && !slices.ContainsFunc(out, func(s source) bool { return s.rego() }) {
-		fail(strings.Join(paths, ", "), "has no .rego file, only data; nothing would be allowed")
+}
+
+// versionControl are folders that hold other versions of what is in sight.
+var versionControl = []string{".git", ".hg", ".svn", ".jj"}
+
+func (r *reader) putAside(file, message string) {
+	real, err := realName(file)
+	if err != nil {
+		real = file
 	}
-	if len(problems) > 0 {
-		return nil, problems
+	r.aside = append(r.aside, unread{real, Problem{File: filepath.ToSlash(file), Message: message}})
+}
+
+// realName is the absolute name without links.
+func realName(file string) (string, error) {
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return "", err
 	}
-	slices.SortFunc(out, func(a, b source) int {
-		return strings.Compare(a.name+"\x00"+a.file, b.name+"\x00"+b.file)
-	})
-	return out, nil
+	return filepath.Abs(real)
 }
 
 // seenUnder reports whether another path has contributed the files of p already.
 func seenUnder(seen map[string]bool, p string) bool {
-	real, err := filepath.EvalSymlinks(p)
-	if err == nil {
-		real, err = filepath.Abs(real)
-	}
+	real, err := realName(p)
 	if err != nil {
 		return false
 	}
@@ -164,119 +288,4 @@ func cause(err error) error {
 		return pe.Err
 	}
 	return err
-}
-
-// revision identifies what decides: every source by name and content, and the
-// built-ins let in. Names are relative, so that moving a policy keeps it.
-func revision(sources []source, builtins []string) string {
-	h := sha256.New()
-	add := func(b []byte) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-		h.Write(n[:])
-		h.Write(b)
-	}
-	for _, s := range sources {
-		add([]byte(s.name))
-		add(s.raw)
-	}
-	sorted := slices.Compact(slices.Sorted(slices.Values(builtins)))
-	for _, b := range sorted {
-		add([]byte(b))
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// mergeData builds the data document. A document hangs where its folder is; the
-// file's name plays no part, as with opa eval --data.
-func mergeData(sources []source) (map[string]any, Problems) {
-	data := map[string]any{}
-	from := map[string]string{}
-	var problems Problems
-	for _, s := range sources {
-		if s.rego() {
-			continue
-		}
-		var doc any
-		var err error
-		if filepath.Ext(s.name) == ".json" {
-			err = util.UnmarshalJSON(s.raw, &doc)
-		} else {
-			err = util.Unmarshal(s.raw, &doc)
-		}
-		if err != nil {
-			problems = append(problems, Problem{File: s.file, Line: dataLine(s.raw, err), Message: fmt.Sprintf("is not valid: %v", err)})
-			continue
-		}
-		for i := len(s.dirs) - 1; i >= 0; i-- {
-			doc = map[string]any{s.dirs[i]: doc}
-		}
-		obj, ok := doc.(map[string]any)
-		if !ok {
-			problems = append(problems, Problem{File: s.file, Message: "must be an object at the top level: its keys become names under data"})
-			continue
-		}
-		if at, ok := graft(data, obj, nil, s.file, from); !ok {
-			problems = append(problems, Problem{File: s.file, Message: fmt.Sprintf(
-				"sets data.%s, which %s sets too; keep one of them", strings.Join(at, "."), setBy(at, from))})
-		}
-	}
-	if at, ok := data["awaken"]; ok {
-		awaken, isObject := at.(map[string]any)
-		if !isObject {
-			problems = append(problems, Problem{Message: "data.awaken must be an object: the gate lives under it"})
-		} else if _, ok := awaken["gate"]; ok {
-			problems = append(problems, Problem{Message: "data.awaken.gate is the host's own and cannot be set by a data file; use another name"})
-		}
-	}
-	return data, problems
-}
-
-// graft merges src, read from file, into dst. It returns the path of the first key
-// that both set. Whoever set a subtree is noted in from at its root.
-func graft(dst, src map[string]any, at []string, file string, from map[string]string) ([]string, bool) {
-	for _, k := range slices.Sorted(maps.Keys(src)) {
-		here := append(slices.Clip(at), k)
-		old, taken := dst[k]
-		if !taken {
-			dst[k] = src[k]
-			from[strings.Join(here, ".")] = file
-			continue
-		}
-		a, okA := old.(map[string]any)
-		b, okB := src[k].(map[string]any)
-		if !okA || !okB {
-			return here, false
-		}
-		if p, ok := graft(a, b, here, file, from); !ok {
-			return p, false
-		}
-	}
-	return nil, true
-}
-
-// setBy finds the file that set the value at a path, or a value above it.
-func setBy(at []string, from map[string]string) string {
-	for n := len(at); n > 0; n-- {
-		if f, ok := from[strings.Join(at[:n], ".")]; ok {
-			return f
-		}
-	}
-	return "another file"
-}
-
-var yamlLine = regexp.MustCompile(`\bline (\d+)`)
-
-// dataLine finds the line an error of a data file speaks of; 0 when it does not
-// say.
-func dataLine(raw []byte, err error) int {
-	var se *json.SyntaxError
-	if errors.As(err, &se) && se.Offset <= int64(len(raw)) {
-		return 1 + bytes.Count(raw[:se.Offset], []byte("\n"))
-	}
-	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-		n, _ := strconv.Atoi(m[1])
-		return n
-	}
-	return 0
 }

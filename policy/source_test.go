@@ -122,7 +122,7 @@ func TestLinksAreFollowed(t *testing.T) {
 	if err := os.Symlink(dir, filepath.Join(dir, "loop")); err != nil {
 		t.Fatal(err)
 	}
-	if got := problemsOf(t, o).Error(); !strings.Contains(got, "folders deep") {
+	if got := problemsOf(t, o).Error(); !strings.Contains(got, "leads back to a folder") {
 		t.Errorf("got %s", got)
 	}
 	if err := os.Remove(filepath.Join(dir, "loop")); err != nil {

@@ -106,6 +106,7 @@ var House = Rules{
 		{Path: "aead.dev/minisign", By: []string{"plugins"}, Why: "signatures are checked in one place"},
 		{Path: "github.com/santhosh-tekuri/jsonschema", By: []string{"plugins"}, Why: "schemas are compiled in one place, without loaders"},
 		{Path: "github.com/BurntSushi/toml", By: []string{"plugins", "host/config"}, Why: "the two files that people write"},
+		{Path: "go.yaml.in/yaml", By: []string{"policy"}, Why: "OPA reads data with it and says nothing of a key that is there twice"},
 		{Path: "github.com/agnivade/levenshtein", By: []string{"plugins", "policy", "host/config", "cmd/awaken-host"}, Why: "suggestions for mistyped names"},
 		{Path: "github.com/spf13/cobra", By: []string{"cmd/awaken-host"}, Why: "commands belong to the front door"},
 		{Path: "github.com/spf13/pflag", By: []string{"cmd/awaken-host"}, Why: "flags belong to the front door"},
