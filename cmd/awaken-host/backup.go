@@ -82,11 +82,22 @@ func (a *app) backupToFile(ctx context.Context, file string) (size int64, err er
 	if err := f.Sync(); err != nil {
 		return 0, fmt.Errorf("%s: %w", file, err)
 	}
-	// A link fails where a rename would replace what came there meanwhile.
-	if err := os.Link(f.Name(), file); err != nil {
-		return 0, fmt.Errorf("%s: %w", file, err)
+	if err := appear(f.Name(), file); err != nil {
+		return 0, err
 	}
-	return size, errors.Join(os.Remove(f.Name()), f.Close(), syncFolder(filepath.Dir(file)))
+	return size, errors.Join(f.Close(), syncFolder(filepath.Dir(file)))
+}
+
+// appear gives temp the name file. A link fails where a rename would replace what
+// came there meanwhile, but not every file system has links.
+func appear(temp, file string) error {
+	switch err := os.Link(temp, file); {
+	case err == nil:
+		return os.Remove(temp)
+	case errors.Is(err, fs.ErrExist):
+		return usagef("%s is there already: choose another name", file)
+	}
+	return os.Rename(temp, file)
 }
 
 func syncFolder(dir string) error {

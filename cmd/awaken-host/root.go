@@ -22,7 +22,7 @@ plugins; every call is made durable, decided by Rego policy, run, and published
 when its whole batch is done.
 
 Standard output is the result and nothing else. Exit status: 0 published,
-3 parked (a call waits for a decision or for its time), 2 wrong usage or
+3 parked (a call waits for a decision, a result or its time), 2 wrong usage or
 configuration, 130 ended by a second interrupt, 1 anything else.`,
 		Example: `  awaken-host init demo
   awaken-host run -c demo/host.toml demo/batch.json
