@@ -148,7 +148,7 @@ func openHost(t *testing.T, config, dir string, r *memoryRecorder) *host.Host {
 func TestDecisionWhileTheHostStops(t *testing.T) {
 	config, dir := newStage(t, "")
 	taken := 0
-	for i := range 12 {
+	for i := range 8 {
 		r := &memoryRecorder{}
 		world := filepath.Join(dir, fmt.Sprint("stops-", i))
 		h := openHost(t, config, world, r)
@@ -163,7 +163,7 @@ func TestDecisionWhileTheHostStops(t *testing.T) {
 			_, err := h.Decide(ctx, ticket, batch.TicketAnswer{By: approver, Approve: true})
 			decided <- err
 		}()
-		time.Sleep(time.Duration(i) * 300 * time.Microsecond)
+		time.Sleep(time.Duration(i) * 450 * time.Microsecond)
 		stop()
 		if err := h.Close(); err != nil {
 			t.Error(err)
@@ -204,7 +204,7 @@ func TestDecisionWhileTheHostStops(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%d of 12 decisions were taken before the host stopped", taken)
+	t.Logf("%d of 8 decisions were taken before the host stopped", taken)
 }
 
 // TestResumesRace: many decide, resume and submit again at once. One decision is
