@@ -9,7 +9,9 @@ host=$1 plugins=$2
 dir=bin/demo
 rm -rf "$dir"
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 try() { printf '$ awaken-host %s\n' "$*"; "$host" -q "$@"; }
 # parks runs a command that must end with status 3: published later, parked now.
 parks() {
@@ -62,7 +64,6 @@ call secret text__word_count '{"text":"my password is hunter2"}'
 call nothing table__from_csv '{"csv":""}'
 call search pattern__find '{"pattern":"\\d+","text":"a1 b22"}'
 call note hello__add_note '{"text":"Water the plants."}'
-call notes hello__list_notes '{}'
 (IFS=,; printf '{"calls":[%s]}\n' "${calls[*]}") >"$dir/message.json"
 
 say "A model's message with ${#calls[@]} calls; one of them writes, so it waits for a person and nothing is published"
@@ -102,6 +103,9 @@ if [ -d "$slow" ]; then
   echo "Its manifest says replay_safe; once host.toml says so too, the call is made again:"
   printf '[plugin.recovery]\nsleep_safe = "replay_safe"\n' | tee -a "$config"
   kill_and_go_on killed-again
+else
+  say "Left out: kill -9 in the middle of a call, and what the next command makes of it"
+  echo "The slow tool for it is written in C and is not built; apt-get install clang lld, then make demo."
 fi
 
 say "All of it is in the ledger"
