@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"unicode/utf8"
 )
 
 const pageBytes = 64 << 10
@@ -56,31 +55,13 @@ var errComponent = errors.New("it is a WebAssembly Component, which is not a cor
 // parseModule reads the sections of a core module that decide whether it can be
 // loaded. It does not validate code; wazero does.
 func parseModule(b []byte) (*module, error) {
-	if len(b) < 8 || string(b[:4]) != "\x00asm" {
-		return nil, errors.New("it is not a WebAssembly binary: it does not start with \\0asm (a text module needs wat2wasm first)")
+	p, err := newModuleParser(b)
+	if err != nil {
+		return nil, err
 	}
-	version, layer := binary.LittleEndian.Uint16(b[4:]), binary.LittleEndian.Uint16(b[6:])
-	if layer == 1 {
-		return nil, errComponent
-	}
-	if version != 1 || layer != 0 {
-		return nil, fmt.Errorf("it is WebAssembly binary version %d, layer %d; version 1 of core modules is understood", version, layer)
-	}
-	m := &module{exports: map[string]string{}, funcs: map[string]signature{}}
-	p := &moduleParser{m: m}
-	r := &reader{b: b, at: 8}
-	for r.at < len(b) {
-		start := r.at
-		id := r.byte()
-		body := r.bytes(int(r.u32()))
-		if r.err != nil {
-			return nil, fmt.Errorf("its section at byte %d is damaged: %w", start, r.err)
-		}
-		s := &reader{b: body}
-		p.section(id, s, section{start, r.at})
-		if s.err != nil {
-			return nil, fmt.Errorf("its section %d at byte %d is damaged: %w", id, start, s.err)
-		}
+	m := p.m
+	if err := p.measure(); err != nil {
+		return nil, err
 	}
 	for name, idx := range p.exported {
 		if int(idx) >= len(p.funcTypes) || int(p.funcTypes[idx]) >= len(p.types) {
@@ -101,19 +82,61 @@ func parseModule(b []byte) (*module, error) {
 	return m, nil
 }
 
+// newModuleParser reads the sections one by one.
+func newModuleParser(b []byte) (*moduleParser, error) {
+	if len(b) < 8 || string(b[:4]) != "\x00asm" {
+		return nil, errors.New("it is not a WebAssembly binary: it does not start with \\0asm (a text module needs wat2wasm first)")
+	}
+	version, layer := binary.LittleEndian.Uint16(b[4:]), binary.LittleEndian.Uint16(b[6:])
+	if layer == 1 {
+		return nil, errComponent
+	}
+	if version != 1 || layer != 0 {
+		return nil, fmt.Errorf("it is WebAssembly binary version %d, layer %d; version 1 of core modules is understood", version, layer)
+	}
+	m := &module{exports: map[string]string{}, funcs: map[string]signature{}}
+	p := &moduleParser{m: m}
+	r := &reader{b: b, at: 8}
+	var seen [tagSection + 1]bool
+	for r.at < len(b) {
+		start := r.at
+		id := r.byte()
+		body := r.bytes(int(r.u32()))
+		if r.err != nil {
+			return nil, fmt.Errorf("its section at byte %d is damaged: %w", start, r.err)
+		}
+		if int(id) < len(seen) && id != customSection {
+			if seen[id] {
+				return nil, fmt.Errorf("its section at byte %d is the second one with id %d", start, id)
+			}
+			seen[id] = true
+		}
+		s := &reader{b: body}
+		p.section(id, s, section{start, r.at})
+		if s.err != nil {
+			return nil, fmt.Errorf("its section %d at byte %d is damaged: %w", id, start, s.err)
+		}
+	}
+	return p, nil
+}
+
 type moduleParser struct {
 	m           *module
 	types       []signature
+	arities     []arity  // of types
 	funcTypes   []uint32 // type of every function, imported ones first
 	importTypes map[int]uint32
 	exported    map[string]uint32
+	code        []byte // the code section
+	globals     int
 }
 
 func (p *moduleParser) section(id byte, s *reader, at section) {
 	switch id {
 	case 1:
 		for n := s.count(); n > 0 && s.err == nil; n-- {
-			p.types = append(p.types, s.funcType())
+			sig, n := s.funcType()
+			p.types, p.arities = append(p.types, sig), append(p.arities, n)
 		}
 	case 2:
 		p.importTypes = map[int]uint32{}
@@ -127,7 +150,7 @@ func (p *moduleParser) section(id byte, s *reader, at section) {
 	case 4:
 		p.m.tableSec = at
 		for n := s.count(); n > 0 && s.err == nil; n-- {
-			s.byte()
+			s.valueType()
 			min, max, _ := s.limits()
 			p.m.tables = append(p.m.tables, tableLimits{min, max})
 		}
@@ -150,6 +173,8 @@ func (p *moduleParser) section(id byte, s *reader, at section) {
 		}
 	case 8:
 		p.m.hasStart = true
+	default:
+		p.passive(id, s)
 	}
 }
 
@@ -227,129 +252,4 @@ func (m *module) boundTables(b []byte) ([]byte, error) {
 	}
 	out := slices.Concat(b[:m.tableSec.start], []byte{4}, binary.AppendUvarint(nil, uint64(len(body))), body)
 	return append(out, b[m.tableSec.end:]...), nil
-}
-
-// reader decodes the binary format; after an error every read returns zero.
-type reader struct {
-	b   []byte
-	at  int
-	err error
-}
-
-func (r *reader) fail(format string, a ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf(format, a...)
-	}
-	r.at = len(r.b)
-}
-
-func (r *reader) byte() byte {
-	if r.err != nil || r.at >= len(r.b) {
-		r.fail("it ends too early")
-		return 0
-	}
-	r.at++
-	return r.b[r.at-1]
-}
-
-func (r *reader) bytes(n int) []byte {
-	if r.err != nil || n < 0 || n > len(r.b)-r.at {
-		r.fail("it ends too early")
-		return nil
-	}
-	r.at += n
-	return r.b[r.at-n : r.at]
-}
-
-func (r *reader) u32() uint32 {
-	var v uint64
-	for shift := 0; shift < 35; shift += 7 {
-		c := r.byte()
-		v |= uint64(c&0x7f) << shift
-		if c < 0x80 {
-			if v > 1<<32-1 {
-				break
-			}
-			return uint32(v)
-		}
-	}
-	r.fail("a number is larger than 32 bits")
-	return 0
-}
-
-// count reads a vector's length; every element takes at least one byte.
-func (r *reader) count() uint32 {
-	n := r.u32()
-	if int64(n) > int64(len(r.b)-r.at) {
-		r.fail("a list of %d entries does not fit", n)
-		return 0
-	}
-	return n
-}
-
-func (r *reader) name() string {
-	s := r.bytes(int(r.u32()))
-	if !utf8.Valid(s) {
-		r.fail("a name is not UTF-8")
-		return ""
-	}
-	return string(s)
-}
-
-func (r *reader) kind() string {
-	k := r.byte()
-	if int(k) >= len(externKinds) {
-		r.fail("unknown import or export kind %d", k)
-		return ""
-	}
-	return externKinds[k]
-}
-
-func (r *reader) limits() (min, max uint32, hasMax bool) {
-	flag := r.byte()
-	if flag > 3 {
-		r.fail("64-bit memories and tables are not supported (limits flag %d)", flag)
-		return 0, 0, false
-	}
-	min, max = r.u32(), 1<<32-1
-	if hasMax = flag&1 == 1; hasMax {
-		max = r.u32()
-	}
-	return min, max, hasMax
-}
-
-func (r *reader) funcType() signature {
-	if form := r.byte(); r.err == nil && form != 0x60 {
-		r.fail("type form 0x%x is not a function type (a later proposal of WebAssembly)", form)
-	}
-	params := r.valueTypes()
-	return signature(params + ">" + r.valueTypes())
-}
-
-func (r *reader) valueTypes() string {
-	var names []string
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		names = append(names, valueTypeName(r.byte()))
-	}
-	return strings.Join(names, ",")
-}
-
-func valueTypeName(t byte) string {
-	switch t {
-	case 0x7f:
-		return "i32"
-	case 0x7e:
-		return "i64"
-	case 0x7d:
-		return "f32"
-	case 0x7c:
-		return "f64"
-	case 0x7b:
-		return "v128"
-	case 0x70:
-		return "funcref"
-	case 0x6f:
-		return "externref"
-	}
-	return fmt.Sprintf("0x%x", t)
 }

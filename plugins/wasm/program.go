@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"time"
 
 	extism "github.com/extism/go-sdk"
 	"github.com/tetratelabs/wazero"
@@ -32,12 +33,15 @@ type program struct {
 	runtime wazero.Runtime         // abi wasi
 	command wazero.CompiledModule
 
-	ready chan struct{} // closed when err and the fields above are set
-	err   error
-	users int // loaded plugins; guarded by Runtime.mu
+	ready   chan struct{} // closed when err and the fields above are set
+	err     error
+	started chan struct{} // closed when compilation begins
+	begun   time.Time     // when; set before started is closed
+	ended   bool          // guarded by Runtime.mu, as is
+	users   int           // loaded plugins, and loads that wait
 }
 
-// compile fills g. It takes from milliseconds (cached) to a second, and cannot be
+// compile fills g. It takes from milliseconds (cached) to seconds, and cannot be
 // interrupted.
 func (g *program) compile(code []byte, abi plugins.ABI, cacheDir string, log *slog.Logger) error {
 	err := g.compileWith(code, abi, cacheDir)

@@ -36,6 +36,11 @@ type Options struct {
 	// MaxRunInstances bounds the instances that wait for another call of their run,
 	// over all plugins; the ones idle longest go first. 0: 64.
 	MaxRunInstances int
+	// CompileTimeout is how long compiling one module may take before the plugin is
+	// refused, and how long it may wait for others to be compiled. 0: 60 seconds. The
+	// compiler cannot be interrupted: what is over time goes on in the background and
+	// keeps one of the GOMAXPROCS places for compilations until it ends.
+	CompileTimeout time.Duration
 }
 
 // Runtime compiles and runs modules. It is safe for concurrent use.
@@ -55,7 +60,7 @@ type Runtime struct {
 	calls    int           // Invoke and Load in progress
 	drained  chan struct{} // closed when closed and calls is 0
 
-	background sync.WaitGroup // compilations and the janitor
+	background sync.WaitGroup // loads and the janitor, not compilations
 }
 
 // loaded is a plugin with its program and its live instances.
@@ -90,6 +95,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	if o.MaxRunInstances <= 0 {
 		o.MaxRunInstances = 64
+	}
+	if o.CompileTimeout <= 0 {
+		o.CompileTimeout = time.Minute
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -136,6 +144,9 @@ var logLevel struct {
 // do. Invoke loads what is not loaded, so Load is how a bad plugin is refused
 // early. Calling it again is cheap. p must not change. A plugin that host.toml
 // declares has no module, and nothing to load.
+//
+// It returns as soon as ctx ends, with ctx's error, or compiling takes longer than
+// Options.CompileTimeout.
 func (r *Runtime) Load(ctx context.Context, p *plugins.Plugin) error {
 	if p != nil && p.TrustedBy == plugins.TrustedByHost {
 		return nil
@@ -153,7 +164,8 @@ func (r *Runtime) Load(ctx context.Context, p *plugins.Plugin) error {
 }
 
 // Close refuses new calls and waits for those that run; when ctx ends first, they
-// are stopped. It returns ctx's error then, and nil otherwise.
+// are stopped. It returns ctx's error then, and nil otherwise. It does not wait for
+// a compilation that nobody waits for.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed {
@@ -178,10 +190,19 @@ func (r *Runtime) Close(ctx context.Context) error {
 	for _, l := range r.loaded {
 		l.pool.drain()
 	}
+	r.mu.Lock()
+	var ended []*program
 	for _, g := range r.programs {
-		g.close(context.Background())
+		// What is still being compiled closes itself.
+		if g.ended {
+			ended = append(ended, g)
+		}
 	}
 	r.loaded, r.programs = nil, nil
+	r.mu.Unlock()
+	for _, g := range ended {
+		g.close(context.Background())
+	}
 	return err
 }
 
@@ -271,29 +292,18 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 	g := r.programs[key]
 	mine := g == nil
 	if mine {
-		g = &program{key: key, module: m, ready: make(chan struct{})}
+		g = &program{key: key, module: m, ready: make(chan struct{}), started: make(chan struct{})}
 		r.programs[key] = g
 	}
 	g.users++
 	r.mu.Unlock()
 	if mine {
-		r.build <- struct{}{}
-		start := time.Now()
-		g.err = g.compile(code, p.Manifest.Module.ABI, r.opts.CacheDir, r.log)
-		r.log.Debug("module compiled", "plugin", p.Manifest.ID, "module_sha256", p.Manifest.Module.SHA256, "took", time.Since(start), "ok", g.err == nil)
-		<-r.build
-		close(g.ready)
+		go r.compile(g, code, p)
 	}
-	<-g.ready
-	if g.err == nil {
+	if err = r.await(g); err == nil {
 		return g, nil
 	}
-	r.mu.Lock()
-	if r.programs[key] == g {
-		delete(r.programs, key)
-	}
-	r.mu.Unlock()
-	return nil, fmt.Errorf("plugin %s: module %s: it does not compile: %w", p.Manifest.ID, p.Manifest.Module.Path, g.err)
+	return nil, fmt.Errorf("plugin %s: module %s: %w", p.Manifest.ID, p.Manifest.Module.Path, err)
 }
 
 func (r *Runtime) sweepIdle(idle time.Duration) {
