@@ -24,6 +24,7 @@ type troupe struct {
 	options host.Options
 	scene   []run
 	check   *checker
+	told    atomic.Int32 // injected faults that a caller heard of
 
 	mu      sync.Mutex
 	effects []happened
@@ -176,6 +177,7 @@ func (p *troupe) play(store batch.Store, next func() *host.Host) {
 		case !errors.Is(err, storetest.ErrInjected):
 			p.t.Fatal(err)
 		}
+		p.told.Add(1)
 		p.look(store, false)
 		h.Store(next())
 		return false
@@ -241,7 +243,9 @@ func (p *troupe) cancel(id batch.RunID, h *atomic.Pointer[host.Host]) {
 		time.Sleep(70 * time.Millisecond)
 		_, err := h.Load().Cancel(p.t.Context(), id, "owner", "the scene asks for it")
 		switch {
-		case errors.Is(err, storetest.ErrInjected), errors.Is(err, batch.ErrNotFound):
+		case errors.Is(err, storetest.ErrInjected):
+			p.told.Add(1)
+		case errors.Is(err, batch.ErrNotFound):
 		case err == nil, errors.Is(err, batch.ErrCancelled):
 			return
 		default:

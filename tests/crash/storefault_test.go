@@ -42,6 +42,9 @@ func TestStoreFaultAtEveryCall(t *testing.T) {
 			h := p.host()
 			p.play(mem, func() *host.Host { return h })
 			p.look(mem, true)
+			if n := p.told.Load(); n > 1 {
+				t.Errorf("%d callers were told of one fault", n)
+			}
 			calls, _ = faulty.Calls()
 		})
 		return calls
