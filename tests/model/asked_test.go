@@ -201,9 +201,9 @@ func (m *reference) decideTicket(run string, ordinal int, a answer) string {
 		switch {
 		case a.digest != "" && a.digest != t.argDigest:
 			return "arguments"
-		case r.principal == a.by, len(t.approvers) > 0 && !slices.Contains(t.approvers, a.by):
+		case strings.EqualFold(r.principal, a.by), len(t.approvers) > 0 && !slices.Contains(t.approvers, a.by):
 			return "approver"
-		case slices.Contains(t.decisions, a.by+":yes"):
+		case slices.ContainsFunc(t.decisions, func(d string) bool { return strings.EqualFold(d, a.by+":yes") }):
 			return "already decided"
 		}
 		if !a.approve {
