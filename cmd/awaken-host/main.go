@@ -6,10 +6,13 @@ package main
 import (
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
 func main() {
+	crashVisibly()
+
 	// A library that prints must not corrupt the result, so what the rest of the
 	// program knows as standard output is standard error.
 	stdout := os.Stdout
@@ -21,4 +24,12 @@ func main() {
 
 	a := newApp(os.Stdin, stdout, os.Stderr)
 	os.Exit(a.main(os.Args[1:]))
+}
+
+// crashVisibly lets a crash of the program end it by SIGABRT: a full disk under
+// a mapped file, a bug, SIGQUIT. Go alone would exit with status 2, which here says
+// that nothing ran. No core is written, it would have everything in it.
+func crashVisibly() {
+	debug.SetTraceback("crash")
+	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 }

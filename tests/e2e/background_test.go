@@ -108,7 +108,7 @@ func process(ts *testscript.TestScript) *background {
 	return b
 }
 
-// signal NAME sends KILL, INT or TERM to what start started.
+// signal NAME sends KILL, INT, TERM or HUP to what start started.
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "signal KILL|INT|TERM|HUP")
 	sig, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[0]]
