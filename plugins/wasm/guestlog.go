@@ -11,7 +11,8 @@ import (
 // What one call may log. More is counted and dropped.
 const (
 	maxLogLine  = 4 << 10 // bytes
-	maxLogLines = 200
+	maxLogLines = 50
+	maxLogBytes = 16 << 10
 )
 
 // guestLog passes what a guest says during one call to the host's logger. It is
@@ -20,6 +21,7 @@ type guestLog struct {
 	logger *slog.Logger
 	attrs  []any
 	lines  int
+	bytes  int
 	lost   int
 }
 
@@ -27,18 +29,25 @@ func newGuestLog(logger *slog.Logger, plugin string, call *batch.Call) guestLog 
 	return guestLog{logger: logger, attrs: []any{"plugin", plugin, "tool", string(call.Tool), "operation", string(call.Operation())}}
 }
 
-// say logs one line of the guest's.
+// say logs one line of the guest's. Nothing that a guest says is an error of the
+// host's: whoever asks to see only those must not see what a guest calls one.
 func (l *guestLog) say(level slog.Level, source, message string) {
-	if l.lines >= maxLogLines {
+	ctx := context.Background()
+	attrs := []any{"source", source}
+	if level > slog.LevelWarn {
+		level, attrs = slog.LevelWarn, append(attrs, "guest_level", level.String())
+	}
+	if !l.logger.Enabled(ctx, level) {
+		return
+	}
+	text := printable(message, maxLogLine)
+	if l.lines >= maxLogLines || l.bytes+len(text) > maxLogBytes {
 		l.lost++
 		return
 	}
 	l.lines++
-	ctx := context.Background()
-	if !l.logger.Enabled(ctx, level) {
-		return
-	}
-	l.logger.With(l.attrs...).Log(ctx, level, "guest", "source", source, "text", printable(message, maxLogLine))
+	l.bytes += len(text)
+	l.logger.With(l.attrs...).Log(ctx, level, "guest", append(attrs, "text", text)...)
 }
 
 // end reports what was dropped.

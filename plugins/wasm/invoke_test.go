@@ -352,27 +352,3 @@ func TestGoGuest(t *testing.T) {
 	bad(t, g.call("hoards", `{}`), "outgrew its memory limit of 32 MiB")
 	bad(t, g.call("naps", `{}`), "timeout of 2s ([limits].timeout)")
 }
-
-func TestGuestLogsAreBounded(t *testing.T) {
-	var logged bytes.Buffer
-	g := newRig(t, newRuntime(t, Options{Logger: logTo(&logged)}), guestPlugin(t))
-	good(t, g.call("talk", `{}`), "true")
-	for _, want := range []string{"by extism", "by awaken", "1/4 GUEST-SAYS progress", "on stdout", "on stderr", "plugin=t", "operation=run/1/0", "level=WARN"} {
-		if !strings.Contains(logged.String(), want) {
-			t.Errorf("the log lacks %q", want)
-		}
-	}
-	logged.Reset()
-	good(t, g.call("log_flood", `{}`), "true")
-	if n := strings.Count(logged.String(), "msg=guest"); n != maxLogLines {
-		t.Errorf("%d lines of the guest were logged, the limit is %d", n, maxLogLines)
-	}
-	if !strings.Contains(logged.String(), "dropped=480") {
-		t.Errorf("the log does not say how much was dropped: %s", logged.String()[max(0, logged.Len()-600):])
-	}
-	for _, line := range strings.Split(logged.String(), "\n") {
-		if len(line) > maxLogLine+1024 {
-			t.Errorf("a line of %d bytes", len(line))
-		}
-	}
-}
