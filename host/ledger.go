@@ -136,6 +136,7 @@ type CallView struct {
 	EndedAt   time.Time               `json:"ended_at,omitzero"`
 	Decisions []*batch.DecisionRecord `json:"decisions"`
 	Ticket    *batch.Ticket           `json:"ticket,omitempty"`
+	Child     batch.RunID             `json:"child,omitempty"` // the run that a delegation is executing
 }
 
 // Took is how long the last attempt ran; zero when none ended.
@@ -193,7 +194,13 @@ func (l *Ledger) Show(ctx context.Context, id batch.RunID) (*RunView, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.Batches = append(v.Batches, viewBatch(b, byTicket, byOp))
+		view := viewBatch(b, byTicket, byOp)
+		if step == r.OpenStep {
+			if err := l.addChildren(ctx, &view); err != nil {
+				return nil, err
+			}
+		}
+		v.Batches = append(v.Batches, view)
 	}
 	if !v.indeterminate() {
 		return v, nil
@@ -208,6 +215,25 @@ func (l *Ledger) Show(ctx context.Context, id batch.RunID) (*RunView, error) {
 		}
 	}
 	return v, nil
+}
+
+// addChildren names the runs that executing calls wait for.
+func (l *Ledger) addChildren(ctx context.Context, v *BatchView) error {
+	for i := range v.Calls {
+		c := &v.Calls[i]
+		if c.Phase != batch.PhaseExecuting {
+			continue
+		}
+		child, err := l.store.Run(ctx, batch.ChildRunID(c.Operation))
+		switch {
+		case errors.Is(err, batch.ErrNotFound):
+		case err != nil:
+			return err
+		case child.Parent == c.Operation:
+			c.Child = child.ID
+		}
+	}
+	return nil
 }
 
 func (v *RunView) indeterminate() bool {

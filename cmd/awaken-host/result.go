@@ -48,6 +48,9 @@ func callTable(b *standard.BatchView, languages map[string]string, barrier bool)
 		if c.Phase == standard.PhaseAwaiting && c.Ticket != nil {
 			text = waitsFor(c.Ticket)
 		}
+		if c.Child != "" {
+			text = "run " + string(c.Child)
+		}
 		if barrier && b.Phase != standard.BatchFinalized && c.Phase.Terminal() {
 			text = "(held back)"
 		}
@@ -61,6 +64,8 @@ func outcome(c *standard.CallView) string {
 	switch {
 	case c.Phase == standard.PhaseAwaiting && c.Ticket != nil:
 		return "waits " + string(c.Ticket.ID)
+	case c.Child != "":
+		return "waits for child"
 	case c.Phase != standard.PhaseCompleted:
 		return string(c.Phase)
 	case c.Answer == standard.AnswerTool && c.IsError:
