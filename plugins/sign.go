@@ -29,6 +29,10 @@ type SignOptions struct {
 	// UpdateDigest lets Sign replace a module.sha256 that names another module;
 	// without it only an empty one is filled.
 	UpdateDigest bool
+	// Check refuses a module that could not be loaded, before anything is written; its
+	// error is returned as it is. It must not keep or change the module. Nil: any
+	// module is signed.
+	Check func(m *Manifest, module []byte) error
 }
 
 // SignReport is what Sign did.
@@ -67,6 +71,11 @@ func Sign(dir, keyFile, password string, o SignOptions) (*SignReport, error) {
 		return nil, &LoadError{Class: ErrTampered, File: manifestFile,
 			Problem: fmt.Sprintf("module.sha256 is %s but %s has %s", m.Module.SHA256, m.Module.Path, sum),
 			Remedy:  "if you built the module anew, update the digest (--update-digest) or empty it"}
+	}
+	if o.Check != nil {
+		if err := o.Check(m, module); err != nil {
+			return nil, err
+		}
 	}
 	key, err := readSecretKey(keyFile, password)
 	if err != nil {

@@ -2,6 +2,7 @@ package standard
 
 import (
 	"github.com/awaken-agents/awaken-host/plugins"
+	"github.com/awaken-agents/awaken-host/plugins/wasm"
 )
 
 // GenerateKey makes a minisign key pair for signing plugins; an empty password
@@ -12,9 +13,9 @@ func GenerateKey(pubFile, keyFile, password string) (keyID string, err error) {
 
 // Sign signs the plugin in dir with a minisign secret key. An empty module.sha256
 // in its manifest is filled in, another than the module's is an error unless
-// updateDigest is set.
+// updateDigest is set. A module that this host would refuse to load is not signed.
 func Sign(dir, keyFile, password string, updateDigest bool) (*plugins.SignReport, error) {
-	return plugins.Sign(dir, keyFile, password, plugins.SignOptions{UpdateDigest: updateDigest})
+	return plugins.Sign(dir, keyFile, password, plugins.SignOptions{UpdateDigest: updateDigest, Check: wasm.Check})
 }
 
 // Verify checks the plugin in dir against the given public key files, or, when

@@ -64,29 +64,54 @@ func newSignature(params, results []byte) signature {
 // admit reads the module of p and refuses it where it could not run as its
 // manifest says. It returns the bytes to compile.
 func admit(p *plugins.Plugin) (*module, []byte, error) {
-	refuse := func(format string, a ...any) (*module, []byte, error) {
-		return nil, nil, fmt.Errorf("plugin %s: module %s: %w", p.Manifest.ID, p.Manifest.Module.Path, fmt.Errorf(format, a...))
-	}
 	if sum := sha256.Sum256(p.Module); hex.EncodeToString(sum[:]) != p.Manifest.Module.SHA256 {
-		return refuse("its SHA-256 is %x, the manifest says %s: put back the module that was signed, or sign again", sum, p.Manifest.Module.SHA256)
+		return nil, nil, refused(p.Manifest, fmt.Errorf("its SHA-256 is %x, the manifest says %s: put back the module that was signed, or sign again", sum, p.Manifest.Module.SHA256))
 	}
-	m, err := parseModule(p.Module)
+	m, code, err := examine(p.Manifest, p.Module, memoryMiB(p))
 	if err != nil {
-		return refuse("%w", err)
+		return nil, nil, refused(p.Manifest, err)
 	}
-	if err := checkImports(m, p.Manifest.Module.ABI); err != nil {
-		return refuse("%w", err)
+	return m, code, nil
+}
+
+// Check refuses a module that Load would refuse for this manifest without compiling
+// it, with the same error: imports and exports that do not fit, another ABI, sizes
+// out of bounds. The digest that the manifest names is not compared, so that Check
+// can be asked before there is one, and the limits are the manifest's, or the
+// default ones.
+func Check(manifest *plugins.Manifest, module []byte) error {
+	memory := manifest.Capabilities.MemoryMiB
+	if memory <= 0 {
+		memory = plugins.DefaultLimits.MemoryMiB
 	}
-	if err := checkExports(m, p.Manifest); err != nil {
-		return refuse("%w", err)
+	if _, _, err := examine(manifest, module, memory); err != nil {
+		return refused(manifest, err)
 	}
-	if need, limit := uint64(m.memMin)*pageBytes, mebibytes(memoryMiB(p)); need > limit {
-		return refuse("its memory starts at %s and the limit is %s: raise capabilities.memory_mib (and [limits].memory_mib, which caps it)",
+	return nil
+}
+
+func refused(m *plugins.Manifest, err error) error {
+	return fmt.Errorf("plugin %s: module %s: %w", m.ID, m.Module.Path, err)
+}
+
+func examine(manifest *plugins.Manifest, b []byte, memoryMiB int) (*module, []byte, error) {
+	m, err := parseModule(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkImports(m, manifest.Module.ABI); err != nil {
+		return nil, nil, err
+	}
+	if err := checkExports(m, manifest); err != nil {
+		return nil, nil, err
+	}
+	if need, limit := uint64(m.memMin)*pageBytes, mebibytes(memoryMiB); need > limit {
+		return nil, nil, fmt.Errorf("its memory starts at %s and the limit is %s: raise capabilities.memory_mib (and [limits].memory_mib, which caps it)",
 			formatBytes(need), formatBytes(limit))
 	}
-	code, err := m.boundTables(p.Module)
+	code, err := m.boundTables(b)
 	if err != nil {
-		return refuse("%w", err)
+		return nil, nil, err
 	}
 	return m, code, nil
 }

@@ -96,6 +96,12 @@ func TestLoadRefuses(t *testing.T) {
 					t.Errorf("%v\ndoes not say %q", err, w)
 				}
 			}
+			// Signing says the same, but for what only compiling and the digest tell.
+			if c.name != "digest" && c.name != "bad code" {
+				if signing := Check(p.Manifest, p.Module); signing == nil || signing.Error() != err.Error() {
+					t.Errorf("Check says %v", signing)
+				}
+			}
 			if again := r.Load(context.Background(), p); again == nil || again.Error() != err.Error() {
 				t.Errorf("the second load says %v", again)
 			}
@@ -114,6 +120,9 @@ func resign(p *plugins.Plugin) {
 func TestLoadIsIdempotentAndShared(t *testing.T) {
 	r := newRuntime(t, Options{})
 	a, b := guestPlugin(t), guestPlugin(t) // as before and after a reload
+	if err := Check(a.Manifest, a.Module); err != nil {
+		t.Errorf("Check: %v", err)
+	}
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {

@@ -303,7 +303,7 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 	if err = r.await(g); err == nil {
 		return g, nil
 	}
-	return nil, fmt.Errorf("plugin %s: module %s: %w", p.Manifest.ID, p.Manifest.Module.Path, err)
+	return nil, refused(p.Manifest, err)
 }
 
 func (r *Runtime) sweepIdle(idle time.Duration) {
