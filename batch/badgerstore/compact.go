@@ -29,7 +29,9 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// flush closes Badger and opens it again: it offers no other way.
+// flush closes Badger and opens it again, twice, the first time so that it merges
+// its uppermost level when it is closed. It offers no other way to get a memtable
+// into a table, and takes a store whose tables are all on that level for a flat one.
 func (s *Store) flush(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("compaction: %w", err)
@@ -56,6 +58,14 @@ func (s *Store) reopen() error {
 		err = errors.Join(err, s.wal.close())
 	}
 	if err != nil {
+		return err
+	}
+	merging, err := openBadger(s.options.WithCompactL0OnClose(true))
+	if err != nil {
+		return err
+	}
+	merging.SetDiscardTs(s.timeline.oldest())
+	if err := errors.Join(s.log.ignoredTable(), merging.Close()); err != nil {
 		return err
 	}
 	if s.db, err = openBadger(s.options); err != nil {

@@ -218,6 +218,7 @@ func (s *Store) writePiece(txn *badger.Txn, p piece) error {
 		}
 	}
 	s.timeline.advance(s.now)
+	s.open.put(p.entries)
 	if s.now%discardEvery == 0 {
 		s.db.SetDiscardTs(s.timeline.oldest())
 	}

@@ -110,6 +110,9 @@ func (s *Store) start(clean, keepFiles bool) (err error) {
 	if err := s.sweepDead(ctx); err != nil {
 		return err
 	}
+	if err := s.view("open batches", func(v *view) error { return s.open.load(ctx, v) }); err != nil {
+		return err
+	}
 	if !clean && !keepFiles {
 		s.sweeper.start(s.sweepFiles)
 	}

@@ -188,22 +188,13 @@ func (s *Store) Runs(ctx context.Context, after batch.RunID, limit int) (out []*
 }
 
 // Open implements batch.Store.
-func (s *Store) Open(ctx context.Context) (out []batch.BatchID, err error) {
-	err = s.read(ctx, "open batches", func(v *view) error {
-		out = nil
-		return v.scan(ctx, []byte{kindOpenBatch}, nil, false, func(k, _ []byte) (bool, error) {
-			run, step, err := cutStep(k)
-			if err != nil {
-				return false, damaged(k, err)
-			}
-			out = append(out, batch.NewBatchID(run, step))
-			return true, nil
-		})
-	})
+func (s *Store) Open(ctx context.Context) ([]batch.BatchID, error) {
+	leave, err := s.enter(ctx, "open batches")
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	defer leave()
+	return s.open.list()
 }
 
 // Batch implements batch.Store.

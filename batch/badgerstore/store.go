@@ -28,6 +28,7 @@ type Store struct {
 	writer   writer
 	failed   atomic.Pointer[error]
 	sweeper  background
+	open     openBatches
 
 	// The writer's.
 	now    uint64 // time of the last transaction
