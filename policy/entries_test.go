@@ -160,7 +160,7 @@ func TestLoadingCanBeCutShort(t *testing.T) {
 		fmt.Fprintf(&big, "h%d if input.a == %d\n", i, i)
 	}
 	o := options(t, big.String())
-	ctx, cancel = context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if g, err := Open(ctx, o); g != nil || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, %v", g, err)
