@@ -312,7 +312,7 @@ func (s *spawner) Invoke(ctx context.Context, c *batch.Call) (*batch.Output, err
 	s.invocations[c.Operation()]++
 	s.mu.Unlock()
 	var tools []string
-	if err := json.Unmarshal(c.Arguments, &tools); err != nil {
+	if json.Unmarshal(c.Arguments, &tools) != nil {
 		return batch.ErrorOutput(c.ID, "no such child"), nil
 	}
 	req := request(batch.ChildRunID(c.Operation()), 1, tools...)
