@@ -15,7 +15,13 @@ func GenerateKey(pubFile, keyFile, password string) (keyID string, err error) {
 // in its manifest is filled in, another than the module's is an error unless
 // updateDigest is set. A module that this host would refuse to load is not signed.
 func Sign(dir, keyFile, password string, updateDigest bool) (*plugins.SignReport, error) {
-	return plugins.Sign(dir, keyFile, password, plugins.SignOptions{UpdateDigest: updateDigest, Check: wasm.Check})
+	loadable := func(m *plugins.Manifest, module []byte) error {
+		if err := wasm.Check(m, module); err != nil {
+			return setupError{err}
+		}
+		return nil
+	}
+	return plugins.Sign(dir, keyFile, password, plugins.SignOptions{UpdateDigest: updateDigest, Check: loadable})
 }
 
 // Verify checks the plugin in dir against the given public key files, or, when

@@ -45,6 +45,9 @@ func TestSignChecksTheModule(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "plugin hello: module ") {
 				t.Errorf("Sign: %v, want %q", err, c.want)
 			}
+			if code := standard.ExitCode(err); code != 2 {
+				t.Errorf("exit status %d, as for any other plugin that is wrong it is 2", code)
+			}
 			if read(manifest) != changed || read(signature) != signed {
 				t.Error("files were changed")
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/awaken-agents/awaken-host/host/standard"
+	"github.com/awaken-agents/awaken-host/plugins"
 )
 
 // checkTOML reads a file as the host would. A host file may name what is not there.
@@ -80,7 +81,8 @@ func checkManifest(t *testing.T, text string) error {
 	if _, err := standard.GenerateKey(key+".pub", key, ""); err != nil {
 		t.Fatal(err)
 	}
-	_, err := standard.Sign(filepath.Join(dir, "plugin"), key, "", true)
+	// The module is an empty one, which the host would not sign for this manifest.
+	_, err := plugins.Sign(filepath.Join(dir, "plugin"), key, "", plugins.SignOptions{UpdateDigest: true})
 	return err
 }
 
