@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
@@ -90,7 +91,7 @@ func (d *deletion) plan(v *view) ([]entry, error) {
 	}
 	item, err := v.txn.Get(k)
 	switch {
-	case err == badger.ErrKeyNotFound:
+	case errors.Is(err, badger.ErrKeyNotFound):
 		return nil, changed
 	case err != nil:
 		return nil, damaged(k, err)

@@ -64,7 +64,7 @@ func openWAL(dir string, sync func(*os.File) error) (*wal, error) {
 		}
 	}
 	if w.number < 0 {
-		return nil, errors.New("Badger has no write-ahead log")
+		return nil, errors.New("there is no write-ahead log of Badger")
 	}
 	// Badger has just made it and written nothing but the file's header.
 	w.used, w.ready = walOverhead, walOverhead
