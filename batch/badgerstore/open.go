@@ -113,6 +113,7 @@ func (s *Store) start(clean, keepFiles bool) (err error) {
 	if err := s.view("open batches", func(v *view) error { return s.open.load(ctx, v) }); err != nil {
 		return err
 	}
+	s.verifier.start(s.verifyTables)
 	if !clean && !keepFiles {
 		s.sweeper.start(s.sweepFiles)
 	}

@@ -28,6 +28,7 @@ type Store struct {
 	writer   writer
 	failed   atomic.Pointer[error]
 	sweeper  background
+	verifier background
 	open     openBatches
 
 	// The writer's.
@@ -119,6 +120,7 @@ func (s *Store) Claim(ctx context.Context, run batch.RunID, owner string, epoch 
 // waits for it.
 func (s *Store) Close() error {
 	s.sweeper.stop() // it enters, too
+	s.verifier.stop()
 	s.life.Lock()
 	defer s.life.Unlock()
 	if s.closed {
