@@ -211,6 +211,7 @@ func (e *Engine) submit(ctx context.Context, req *Request) (*Batch, error) {
 			ID: req.Run, Principal: req.Principal, Agent: req.Agent, Labels: maps.Clone(req.Labels), Parent: req.Parent, Depth: req.Depth,
 			Fence: Fence{Owner: e.o.Owner, Epoch: 1}, CreatedAt: e.now(),
 		}), nil
+		s.fresh = true
 	}
 	if err != nil {
 		return nil, err

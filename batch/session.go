@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +20,7 @@ type session struct {
 	b       *Batch
 	st      *state
 
+	fresh     bool // the run begins with this session, so that nothing of it is published
 	canceller bool // commits although a cancel is under way: it is this one
 }
 
@@ -62,9 +64,12 @@ func (s *session) state(ctx context.Context) (*state, error) {
 	if s.st != nil {
 		return s.st, nil
 	}
-	pub, err := s.e.o.Store.State(ctx, s.run.ID)
-	if err != nil {
-		return nil, err
+	var pub map[string]json.RawMessage
+	if !s.fresh {
+		var err error
+		if pub, err = s.e.o.Store.State(ctx, s.run.ID); err != nil {
+			return nil, err
+		}
 	}
 	st := &state{published: pub}
 	for i := range s.b.Calls {
