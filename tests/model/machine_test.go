@@ -123,7 +123,10 @@ func (m *machine) act(t *rapid.T, run string, engine func(context.Context, *batc
 	}
 	var mo *moment
 	if tr.kind == "stop" || tr.kind == "takeover" || strings.HasPrefix(tr.kind, "cancel") {
-		if root := m.root(t, run); root != "" && (tr.kind != "stop" || run != "") {
+		// Recover drives runs side by side: how far each has come when one is taken over
+		// or all are stopped is not for the model to say.
+		unknown := run == "" && (tr.kind == "stop" || tr.kind == "takeover")
+		if root := m.root(t, run); root != "" && !unknown {
 			mo = &moment{kind: tr.kind, run: root, n: tr.n, after: tr.n, host: n, stop: stop}
 		}
 	}
