@@ -115,6 +115,9 @@ func restoreInto(ctx context.Context, dir string, r io.Reader) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	// A file comes before the record that names it is written: the sweep of a store
+	// that was just opened would take it for one that a killed process left behind.
+	defer s.files.hold()()
 	re := restorer{ctx: ctx, s: s}
 	if err := (streamReader{head: re.head, record: re.record, file: re.file}).read(r); err != nil {
 		return err

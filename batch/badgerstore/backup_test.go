@@ -316,3 +316,22 @@ func FuzzStream(f *testing.F) {
 		}
 	})
 }
+
+// TestRestoreBesideTheSweep: a store that was just opened sweeps its folder of
+// files that nothing names; those of a restore are not yet named.
+func TestRestoreBesideTheSweep(t *testing.T) {
+	fixture, _ := damageFixture(t)
+	s, err := Open(fixture, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := mustBackup(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		if err := Restore(t.Context(), filepath.Join(t.TempDir(), "store"), bytes.NewReader(whole)); err != nil {
+			t.Fatalf("restore %d: %v", i, err)
+		}
+	}
+}

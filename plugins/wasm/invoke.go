@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -170,6 +171,10 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 	*dispatched = true
 	keep(nil)
 	a := live.call(gctx, v.spec.Export, v.input, &v.guest)
+	if len(a.output) <= v.limits.output { // of a larger one only the length is looked at
+		// It lies in the instance's memory, which the next call or instance gets.
+		a.output = bytes.Clone(a.output)
+	}
 	if isolation != plugins.IsolationCall && a.err == nil && !live.budget.kernelRefused &&
 		live.calls < v.r.opts.CallsPerInstance && live.renew() {
 		keep(live)
