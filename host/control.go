@@ -15,16 +15,18 @@ import (
 // batch it sealed, nil when no step was open.
 func (h *Host) Cancel(ctx context.Context, run batch.RunID, by, reason string) (*Result, error) {
 	b, err := h.engine.Cancel(ctx, run, by, reason)
-	if b == nil {
-		return nil, err
-	}
-	r, rerr := h.result(ctx, b)
-	return r, errors.Join(err, rerr)
+	return h.settled(ctx, b, err)
 }
 
 // Supply records the result of a client-executed call and continues its batch.
 func (h *Host) Supply(ctx context.Context, id batch.TicketID, x batch.ExternalResult) (*Result, error) {
 	b, err := h.engine.Supply(ctx, id, x)
+	return h.settled(ctx, b, err)
+}
+
+// settled is what an engine call came to: the result of its batch, which there may
+// be beside an error, and none where there is no batch.
+func (h *Host) settled(ctx context.Context, b *batch.Batch, err error) (*Result, error) {
 	if b == nil {
 		return nil, err
 	}

@@ -144,11 +144,7 @@ func (h *Host) Run(ctx context.Context, r Request) (*Result, error) {
 // set, besides batch.ErrTicketLate, when a late decision let the batch go on.
 func (h *Host) Decide(ctx context.Context, id batch.TicketID, a batch.TicketAnswer) (*Result, error) {
 	b, err := h.engine.Decide(ctx, id, a)
-	if b == nil {
-		return nil, err
-	}
-	r, rerr := h.result(ctx, b)
-	return r, errors.Join(err, rerr)
+	return h.settled(ctx, b, err)
 }
 
 // Tools lists the tools in force, by name.

@@ -47,20 +47,9 @@ const (
 
 // Runs lists all runs, newest first.
 func (l *Ledger) Runs(ctx context.Context) ([]RunSummary, error) {
-	runs, err := l.store.Runs(ctx, "", 0)
-	if err != nil {
-		return nil, err
-	}
-	waiting, err := l.waiting(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]RunSummary, 0, len(runs))
-	for _, r := range runs {
-		out = append(out, summarize(r, waiting[r.ID]))
-	}
+	out, err := l.RunsPage(ctx, "", 0)
 	sortNewest(out)
-	return out, nil
+	return out, err
 }
 
 // waiting are the runs that wait on an open ticket: their own, or one of a child's.
