@@ -34,13 +34,13 @@ func load(ctx context.Context, o *Options) (*set, error) {
 	if problems := checkBuiltins(o.Builtins); len(problems) > 0 {
 		return nil, problems
 	}
-	sources, unread, err := readSources(ctx, o.Paths)
+	found, err := readSources(ctx, o.Paths, false)
 	if err != nil {
 		return nil, err
 	}
-	s, err := compile(ctx, o, baseModules(), sources)
+	s, err := compile(ctx, o, baseModules(), found.policy)
 	if s != nil {
-		s.unread = unread
+		s.unread = found.unread
 	}
 	return s, err
 }

@@ -35,10 +35,18 @@ func reads(name string) bool {
 	return false
 }
 
+// reading is what lies under the paths at one time.
+type reading struct {
+	policy []source // in a stable order
+	tests  []source // likewise; empty unless they were asked for
+	unread Problems // a warning for each file left out that looks like policy
+}
+
 // reader walks the paths and collects.
 type reader struct {
 	ctx      context.Context // of one call of readSources
-	out      []source
+	tests    bool            // read tests too
+	out      []source        // policy and tests
 	problems Problems
 	aside    []unread
 	seen     map[string]bool // files read, by their name without links
@@ -56,16 +64,15 @@ type unread struct {
 
 var errStop = errors.New("a limit was reached")
 
-// readSources reads every policy and data file under paths, in a stable order. A
-// file reached twice counts once. Hidden files and folders are left out, as OPA
-// does; links are followed, so that a linked policy cannot be missed. It also
-// returns a warning for each file left out that looks like policy. An error that is
-// not Problems is that of ctx.
-func readSources(ctx context.Context, paths []string) ([]source, Problems, error) {
+// readSources reads every policy and data file under paths, and the tests beside them
+// if they are asked for. A file reached twice counts once. Hidden files and folders
+// are left out, as OPA does; links are followed, so that a linked policy cannot be
+// missed. An error that is not Problems is that of ctx.
+func readSources(ctx context.Context, paths []string, tests bool) (*reading, error) {
 	if len(paths) == 0 {
-		return nil, nil, Problems{{Message: "no policy: set paths under [policy] in host.toml to a folder or file with .rego files"}}
+		return nil, Problems{{Message: "no policy: set paths under [policy] in host.toml to a folder or file with .rego files"}}
 	}
-	r := &reader{ctx: ctx, seen: map[string]bool{}}
+	r := &reader{ctx: ctx, tests: tests, seen: map[string]bool{}}
 	for _, p := range paths {
 		if p == "" {
 			r.fail("", "paths under [policy] in host.toml has an empty entry; remove it")
@@ -78,25 +85,32 @@ func readSources(ctx context.Context, paths []string) ([]source, Problems, error
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, nil, cutShort(ctx)
+		return nil, cutShort(ctx)
 	}
-	if len(r.problems) == 0 && !slices.ContainsFunc(r.out, func(s source) bool { return s.rego() }) {
+	if len(r.problems) == 0 && !slices.ContainsFunc(r.out, func(s source) bool { return s.rego() && !isTest(s.name) }) {
 		r.fail(strings.Join(paths, ", "), "has no .rego file, only data; nothing would be allowed")
 	}
-	var warnings Problems
+	found := &reading{}
 	for _, u := range r.aside {
 		// Some mounts keep the files in a hidden folder and links to them in sight.
 		if !r.seen[u.real] {
-			warnings = append(warnings, u.problem)
+			found.unread = append(found.unread, u.problem)
 		}
 	}
 	if len(r.problems) > 0 {
-		return nil, nil, append(r.problems, warnings...)
+		return nil, append(r.problems, found.unread...)
 	}
 	slices.SortFunc(r.out, func(a, b source) int {
 		return strings.Compare(a.name+"\x00"+a.file, b.name+"\x00"+b.file)
 	})
-	return r.out, warnings, nil
+	for _, s := range r.out {
+		if isTest(s.name) {
+			found.tests = append(found.tests, s)
+		} else {
+			found.policy = append(found.policy, s)
+		}
+	}
+	return found, nil
 }
 
 func (r *reader) fail(file, format string, a ...any) {
@@ -128,7 +142,7 @@ func (r *reader) walk(file, name string, dirs []string) {
 		r.fail(file, "cannot be read: %v; check paths under [policy] in host.toml", cause(err))
 	case info.IsDir():
 		r.folder(file, name, dirs, info)
-	case !reads(file):
+	case !reads(file) && !(r.tests && isTest(file) && len(r.above) > 0):
 		if len(r.above) == 0 {
 			r.fail(file, "is not a policy: .rego, .json, .yaml and .yml files and folders are read, _test.rego files are not")
 		} else if info.Mode().IsRegular() {
