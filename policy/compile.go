@@ -25,6 +25,8 @@ type set struct {
 	// values remembers compiled patterns and the like between evaluations.
 	values  cache.InterQueryValueCache
 	modules map[string]*ast.Module // the operator's, as parsed
+	base    map[string]*ast.Module // the host's own, as parsed
+	store   storage.Store          // of data
 	data    []string               // files
 	unread  Problems               // files that look like policy and are left out
 }
@@ -51,7 +53,10 @@ func load(ctx context.Context, o *Options) (*set, error) {
 func compile(ctx context.Context, o *Options, base, sources []source) (*set, error) {
 	var problems Problems
 	modules := map[string]*ast.Module{}
-	s := &set{revision: revision(append(slices.Clone(base), sources...), o.Builtins), modules: map[string]*ast.Module{}}
+	s := &set{
+		revision: revision(append(slices.Clone(base), sources...), o.Builtins),
+		modules:  map[string]*ast.Module{}, base: map[string]*ast.Module{},
+	}
 	caps := capabilities(o.Builtins)
 	parse := func(src source) *ast.Module {
 		m, err := ast.ParseModuleWithOpts(src.file, string(src.raw), ast.ParserOptions{
@@ -68,7 +73,9 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 		return m
 	}
 	for _, src := range base {
-		parse(src)
+		if m := parse(src); m != nil {
+			s.base[src.file] = m
+		}
 	}
 	for _, src := range sources {
 		if ctx.Err() != nil {
@@ -87,24 +94,9 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 		return nil, problems
 	}
 
-	store := inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
-	conflict := func(path []string) (bool, error) {
-		hit := false
-		err := storage.Txn(ctx, store, storage.TransactionParams{}, func(txn storage.Transaction) error {
-			var err error
-			hit, err = storage.NonEmpty(ctx, store, txn)(path)
-			return err
-		})
-		return hit, err
-	}
-	c := ast.NewCompiler().
-		WithCapabilities(caps).
-		WithDefaultRegoVersion(ast.RegoV1).
-		WithStrict(true).
-		WithEnablePrintStatements(true).
-		WithPathConflictsCheck(conflict).
-		SetErrorLimit(0)
-	if evaluateFully(interruptible(ctx, c)).Compile(modules); ctx.Err() != nil {
+	s.store = inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
+	c := newCompiler(ctx, caps, s.store)
+	if c.Compile(modules); ctx.Err() != nil {
 		return nil, cutShort(ctx)
 	} else if c.Failed() {
 		return nil, explain(c.Errors, "", o.Builtins)
@@ -114,7 +106,7 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 	options := []func(*rego.Rego){
 		rego.Compiler(c),
 		rego.Capabilities(caps),
-		rego.Store(store),
+		rego.Store(s.store),
 		rego.StoreReadAST(true),
 		rego.StrictBuiltinErrors(true),
 		rego.SetRegoVersion(ast.RegoV1),
@@ -134,6 +126,26 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 		return nil, explain(err, "", o.Builtins)
 	}
 	return s, nil
+}
+
+// newCompiler is how every policy is compiled, with its tests too.
+func newCompiler(ctx context.Context, caps *ast.Capabilities, store storage.Store) *ast.Compiler {
+	conflict := func(path []string) (bool, error) {
+		hit := false
+		err := storage.Txn(ctx, store, storage.TransactionParams{}, func(txn storage.Transaction) error {
+			var err error
+			hit, err = storage.NonEmpty(ctx, store, txn)(path)
+			return err
+		})
+		return hit, err
+	}
+	return evaluateFully(interruptible(ctx, ast.NewCompiler().
+		WithCapabilities(caps).
+		WithDefaultRegoVersion(ast.RegoV1).
+		WithStrict(true).
+		WithEnablePrintStatements(true).
+		WithPathConflictsCheck(conflict).
+		SetErrorLimit(0)))
 }
 
 func cutShort(ctx context.Context) error {

@@ -197,7 +197,8 @@ var (
 	errDeadline  = errors.New("the deadline passed")
 )
 
-func (g *Gate) evaluate(ctx context.Context, s *set, q *batch.Query, sub *subject, input ast.Value) (d *batch.Decision, err error) {
+// evaluate asks about an input. The caller may add to how, as for a trace.
+func (g *Gate) evaluate(ctx context.Context, s *set, q *batch.Query, sub *subject, input ast.Value, more ...rego.EvalOption) (d *batch.Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d, err = nil, fmt.Errorf("panic: %v", p)
@@ -206,13 +207,13 @@ func (g *Gate) evaluate(ctx context.Context, s *set, q *batch.Query, sub *subjec
 	// OPA would start a goroutine to watch ctx; this costs none.
 	cancel := topdown.NewCancel()
 	defer context.AfterFunc(ctx, cancel.Cancel)()
-	rs, err := s.query.Eval(ctx,
+	rs, err := s.query.Eval(ctx, append([]rego.EvalOption{
 		rego.EvalParsedInput(input),
 		rego.EvalTime(q.Now),
 		rego.EvalExternalCancel(cancel),
 		rego.EvalInterQueryBuiltinValueCache(s.values),
 		rego.EvalPrintHook(printer{g.o.Logger, q.Call.Operation()}),
-	)
+	}, more...)...)
 	switch {
 	case ctx.Err() != nil:
 		// Also when an answer came: a built-in that cannot be interrupted may
