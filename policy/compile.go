@@ -139,10 +139,12 @@ func newCompiler(ctx context.Context, caps *ast.Capabilities, store storage.Stor
 		})
 		return hit, err
 	}
-	return evaluateFully(interruptible(ctx, ast.NewCompiler().
+	return evaluateFully(interruptible(ctx, ownSchemas(ast.NewCompiler()).
 		WithCapabilities(caps).
 		WithDefaultRegoVersion(ast.RegoV1).
 		WithStrict(true).
+		WithSchemas(inputSchemas()).
+		WithUseTypeCheckAnnotations(true).
 		WithEnablePrintStatements(true).
 		WithPathConflictsCheck(conflict).
 		SetErrorLimit(0)))
@@ -180,7 +182,7 @@ func explain(err error, file string, letIn []string) Problems {
 	}
 	var ps Problems
 	for _, e := range many {
-		p := Problem{File: file, Message: explainShut(e.Message, letIn)}
+		p := Problem{File: file, Message: explainRef(e, explainShut(e.Message, letIn))}
 		if e.Location != nil {
 			p.File, p.Line, p.Col = e.Location.File, e.Location.Row, e.Location.Col
 		}

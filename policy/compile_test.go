@@ -55,7 +55,7 @@ func TestPoliciesThatDoNotLoad(t *testing.T) {
 		{"a function", "package awaken.policy\nallow contains \"x\"\nblock(x) if x", 3, "block is a function"},
 		{"an object", "package awaken.policy\nblock[\"x\"] := true", 2, "block must be a set"},
 		{"a default that allows", "package awaken.policy\ndefault allow := true", 2, "default allow := true would speak for every call"},
-		{"a default that blocks", "package awaken.policy\nallow if input.x\ndefault block := true", 3, "only default block := false may be written"},
+		{"a default that blocks", "package awaken.policy\nallow if input.call.arguments.x\ndefault block := true", 3, "only default block := false may be written"},
 		{"a default of another kind", "package awaken.policy\ndefault grant := {\"memory_mib\": 1}", 2, "default grant"},
 		{"a default confirmation", "package awaken.policy\ndefault require_confirmation := {\"x\"}", 2, "default require_confirmation"},
 		{"an object by name", "package awaken.policy\nblock.x contains \"y\"", 2, "block must be a set"},
@@ -189,7 +189,7 @@ func TestPrintGoesToTheLog(t *testing.T) {
 
 func TestCheckReports(t *testing.T) {
 	dir := folder(t, map[string]string{
-		"policy.rego":      "package awaken.policy\ndefault allow := false\nallow if input.x\nallow if input.y\nblock contains \"a\"\nhelper := 1",
+		"policy.rego":      "package awaken.policy\ndefault allow := false\nallow if input.call.arguments.x\nallow if input.call.arguments.y\nblock contains \"a\"\nhelper := 1",
 		"lib/h.rego":       "package lib.h\nf(x) := x",
 		"lib/data.json":    `{"limits": {"a": 1}}`,
 		"policy_test.rego": "package awaken.policy_test\nthis is not even Rego",

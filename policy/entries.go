@@ -14,7 +14,7 @@ import (
 // entriesQuery asks the base policy for a decision on entries in place of what the
 // operator's rules would give for a call. So the judgement before any call is the
 // one that calls will meet.
-const entriesQuery = entryPoint + " with data.awaken.policy as input.policy"
+const entriesQuery = entryPoint + " with data.awaken.policy as input.call.arguments.policy"
 
 // field is a key of an object that may be an entry.
 type field struct {
@@ -242,7 +242,9 @@ func (j judge) defect(es ...entry) string {
 		policy.Insert(ast.StringTerm(rule), set)
 	}
 	rs, err := j.q.Eval(j.ctx, rego.EvalParsedInput(ast.NewObject(
-		[2]*ast.Term{ast.StringTerm("policy"), ast.NewTerm(policy)},
+		[2]*ast.Term{ast.StringTerm("call"), ast.ObjectTerm([2]*ast.Term{ast.StringTerm("arguments"), ast.ObjectTerm(
+			[2]*ast.Term{ast.StringTerm("policy"), ast.NewTerm(policy)},
+		)})},
 		[2]*ast.Term{ast.StringTerm("now_ns"), ast.NumberTerm("1751328000000000000")},
 		[2]*ast.Term{ast.StringTerm("tool"), ast.ObjectTerm([2]*ast.Term{ast.StringTerm("id"), ast.StringTerm("tool")})},
 	)))

@@ -61,16 +61,16 @@ func TestAnOddEntryAmongMany(t *testing.T) {
 func TestEntriesThatAreComputed(t *testing.T) {
 	for _, policy := range []string{
 		`block contains x if some x in input.call.arguments`,
-		`block contains {"code": input.a, "message": input.b}`,
-		`block contains {input.a: 1}`,
+		`block contains {"code": input.call.arguments.a, "message": input.call.arguments.b}`,
+		`block contains {input.call.arguments.a: 1}`,
 		`block contains $"no {input.tool.id}"`,
 		`block := {x | some x in input.call.arguments}`,
-		`block := {"a", input.b}`,
-		`block := input.x`,
+		`block := {"a", input.call.arguments.b}`,
+		`block := input.call.arguments.x`,
 		`block := set()`,
 		`allow if input.tool.id`,
 		"default allow := false\nallow if input.tool.id",
-		`require_confirmation contains {"prompt": input.a, "approvers": [input.b], "timeout": input.c, "quorum": input.d}`,
+		`require_confirmation contains {"prompt": input.call.arguments.a, "approvers": [input.call.arguments.b], "timeout": input.call.arguments.c, "quorum": input.call.arguments.d}`,
 		"set_result contains {\"text\": \"a\"}\nset_result contains {\"text\": \"b\"}",
 		`other contains 5`,
 		"block contains 5 if false", // but this one is
@@ -133,7 +133,7 @@ func TestReportCountsWhatIsInForce(t *testing.T) {
 		{"default allow := false\nallow if input.tool.id", 1, false},
 		{"allow := false", 0, true},
 		{"allow := false if input.tool.id", 0, true},
-		{"allow := false if input.x\nelse := true if input.y", 1, false},
+		{"allow := false if input.call.arguments.x\nelse := true if input.call.arguments.y", 1, false},
 		{"allow contains \"x\"\nallow contains \"y\"", 2, false},
 	}
 	for _, tt := range tests {
@@ -157,7 +157,7 @@ func TestLoadingCanBeCutShort(t *testing.T) {
 	// In the middle of compiling, too.
 	var big strings.Builder
 	for i := range 20000 {
-		fmt.Fprintf(&big, "h%d if input.a == %d\n", i, i)
+		fmt.Fprintf(&big, "h%d if input.call.arguments.a == %d\n", i, i)
 	}
 	o := options(t, big.String())
 	ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)

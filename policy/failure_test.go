@@ -117,7 +117,7 @@ func TestOddRules(t *testing.T) {
 		{"set_result", `{"text": "x"}`}, {"set_result", `true`}, {"grant", `{"memory_mib": 1}`}, {"grant", `true`},
 	} {
 		t.Run(tt.rule+" "+tt.value, func(t *testing.T) {
-			for _, written := range []string{tt.rule + " := " + tt.value, tt.rule + " := true if input.never\nelse := " + tt.value} {
+			for _, written := range []string{tt.rule + " := " + tt.value, tt.rule + " := true if input.call.arguments.never\nelse := " + tt.value} {
 				if p := problemsOf(t, options(t, "package awaken.policy\n"+written))[0]; !strings.Contains(p.Message, tt.rule+" gives no set of entries") || p.Line == 0 {
 					t.Errorf("%s at check: %s", written, p)
 				}
@@ -261,7 +261,7 @@ func TestQuestionsThatDoNotReachPolicy(t *testing.T) {
 // What a base policy other than ours could answer: only the exact shape counts.
 func TestEntryPoint(t *testing.T) {
 	tests := []struct{ name, rego, code string }{
-		{"undefined", `decision := {"outcome": "allow"} if input.never`, "undefined"},
+		{"undefined", `decision := {"outcome": "allow"} if input.call.arguments.never`, "undefined"},
 		{"missing", `other := 1`, "undefined"},
 		{"a boolean", `decision := true`, "odd_shape"},
 		{"a field more", `decision := {"outcome": "allow", "reasons": [{"code": "a"}], "grants": [], "extra": 1}`, "odd_shape"},

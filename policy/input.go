@@ -13,72 +13,84 @@ import (
 )
 
 // Input is the document a policy sees as input. What is unknown is absent, never
-// null, and every list and map is present, if only empty.
+// null, and every list and map is present, if only empty. Its tags are what
+// InputSchema is made of: change them together with what is documented.
 type Input struct {
-	Tool     InputTool      `json:"tool"`
-	Call     InputCall      `json:"call"`
-	Run      InputRun       `json:"run"`
-	History  InputHistory   `json:"history"`
-	Approval *InputApproval `json:"approval,omitempty"` // only when a parked call comes back
-	Now      string         `json:"now"`                // RFC 3339 in UTC, to the nanosecond
-	NowNS    int64          `json:"now_ns"`             // the same in nanoseconds since 1970, as time.now_ns()
+	Tool     InputTool      `json:"tool" doc:"the tool, as the trusted manifest and the operator describe it"`
+	Call     InputCall      `json:"call" doc:"the call, as the model wrote it"`
+	Run      InputRun       `json:"run" doc:"the conversation the call belongs to"`
+	History  InputHistory   `json:"history" doc:"what was executed before this call"`
+	Approval *InputApproval `json:"approval,omitempty" doc:"only when a parked call comes back"`
+	Now      string         `json:"now" doc:"the time, as in RFC 3339, in UTC; one for all rules of a decision"`
+	NowNS    int64          `json:"now_ns" doc:"the same in nanoseconds since 1970, as time.now_ns()"`
 }
 
 // InputTool is the tool as the trusted manifest and the operator describe it.
 // Nothing in it comes from the model.
 type InputTool struct {
-	ID           batch.ToolID      `json:"id"`     // the name the model sees
-	Plugin       string            `json:"plugin"` // the plugin's id
-	Version      string            `json:"version"`
-	Digest       string            `json:"digest"`
-	Signer       string            `json:"signer,omitempty"` // key id in hex; absent: no signature
-	TrustedBy    plugins.TrustedBy `json:"trusted_by"`       // "signature", "pin", "unsigned" or "host.toml"
-	Target       batch.Target      `json:"target"`           // "brain", "sandbox" or "client"
-	Capabilities InputCapabilities `json:"capabilities"`
-	Annotations  map[string]any    `json:"annotations"` // from the manifest, for example read_only
+	ID           batch.ToolID      `json:"id" doc:"the name the model sees"`
+	Plugin       string            `json:"plugin" doc:"the plugin's id"`
+	Version      string            `json:"version" doc:"the plugin's version"`
+	Digest       string            `json:"digest" doc:"SHA-256 of the manifest, in hex"`
+	Signer       string            `json:"signer,omitempty" doc:"id of the key that signed it, in hex; absent without a signature"`
+	TrustedBy    plugins.TrustedBy `json:"trusted_by" doc:"why it is trusted" enum:"signature,pin,unsigned,host.toml"`
+	Target       batch.Target      `json:"target" doc:"where it runs" enum:"brain,sandbox,client"`
+	Capabilities InputCapabilities `json:"capabilities" doc:"what the plugin may use here: its manifest, narrowed by the operator's grant"`
+	Annotations  map[string]any    `json:"annotations" doc:"from the manifest, for example read_only"`
 }
 
 // InputCapabilities is what the plugin may use here: its manifest, narrowed by the
 // operator's grant.
 type InputCapabilities struct {
-	Hosts     []string          `json:"hosts"`
-	Paths     map[string]string `json:"paths"` // guest path to "ro" or "rw"
-	Commands  []string          `json:"commands"`
-	Secrets   []string          `json:"secrets"` // names
-	MemoryMiB int               `json:"memory_mib"`
-	TimeoutMS int64             `json:"timeout_ms"`
+	Hosts     []string          `json:"hosts" doc:"hosts that it may reach"`
+	Paths     map[string]string `json:"paths" doc:"guest path to ro or rw"`
+	Commands  []string          `json:"commands" doc:"commands that it may run in a sandbox"`
+	Secrets   []string          `json:"secrets" doc:"names of the secrets that it may read"`
+	MemoryMiB int               `json:"memory_mib" doc:"memory in MiB"`
+	TimeoutMS int64             `json:"timeout_ms" doc:"time for a call in milliseconds"`
 }
 
 // InputCall is the call as the model wrote it.
 type InputCall struct {
-	ID        batch.CallID      `json:"id"`        // the provider's, unique within a batch only
-	Operation batch.OperationID `json:"operation"` // "<run>/<step>/<index>", unique
+	ID        batch.CallID      `json:"id" doc:"the provider's id, unique within a batch only"`
+	Operation batch.OperationID `json:"operation" doc:"run/step/index, unique"`
 	// Arguments is what the model wrote, always an object. It is left out of
 	// batch.Decision.Input, since the call's record has it.
-	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty" doc:"what the model wrote: an object that fits the tool's schema" schema:"required"`
 }
 
 // InputRun is the conversation the call belongs to.
 type InputRun struct {
-	ID        batch.RunID       `json:"id"`
-	Principal string            `json:"principal,omitempty"` // who submitted it
-	Agent     string            `json:"agent,omitempty"`
-	Step      int               `json:"step"` // from 1
-	Labels    map[string]string `json:"labels"`
+	ID        batch.RunID       `json:"id" doc:"the run's id"`
+	Principal string            `json:"principal,omitempty" doc:"who submitted it; absent when not given"`
+	Agent     string            `json:"agent,omitempty" doc:"the agent; absent when not given"`
+	Step      int               `json:"step" doc:"the step of the run, from 1"`
+	Labels    map[string]string `json:"labels" doc:"from whoever started the run"`
 }
 
-// InputHistory counts what was executed before this call.
+// InputHistory counts what was executed before this call. A tool that was never
+// called is absent.
 type InputHistory struct {
-	Run map[batch.ToolID]int `json:"run"` // in this run, by tool; a tool never called is absent
+	Run       map[batch.ToolID]int `json:"run" doc:"calls in this run, by tool"`
+	Principal *InputWindows        `json:"principal,omitempty" doc:"calls in all runs of this principal, by window and tool; only where the policy looks at it"`
+}
+
+// InputWindows counts calls by tool in the time before this call. A call counts from
+// when it was allowed to run; see batch.Query.Recent.
+type InputWindows struct {
+	Minute     map[batch.ToolID]int `json:"1m" doc:"in the last minute"`
+	TenMinutes map[batch.ToolID]int `json:"10m" doc:"in the last 10 minutes"`
+	Hour       map[batch.ToolID]int `json:"1h" doc:"in the last hour"`
+	Day        map[batch.ToolID]int `json:"24h" doc:"in the last 24 hours"`
 }
 
 // InputApproval says how the call came back from waiting.
 type InputApproval struct {
-	Kind      batch.TicketKind `json:"kind"` // "permission", "schedule" or "external_result"
-	Ticket    batch.TicketID   `json:"ticket"`
-	By        []string         `json:"by"`        // who approved; empty for a schedule
-	At        string           `json:"at"`        // RFC 3339 in UTC
-	Requested string           `json:"requested"` // when the call was parked
+	Kind      batch.TicketKind `json:"kind" doc:"what it waited for" enum:"permission,schedule,external_result"`
+	Ticket    batch.TicketID   `json:"ticket" doc:"the ticket's id"`
+	By        []string         `json:"by" doc:"who approved; empty for a schedule"`
+	At        string           `json:"at" doc:"when, as in RFC 3339, in UTC"`
+	Requested string           `json:"requested" doc:"when the call was parked"`
 }
 
 // subject is a tool as a policy sees it, made once for each tool in force.
