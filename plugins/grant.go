@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Grant is what an operator lets a plugin use: [plugin.grant]. Entries are
-// compared by name with the manifest's; a grant may leave out or lower what the
-// manifest asks for and must not name anything else.
+// Grant is what an operator lets a plugin use: [plugin.grant]. Paths and commands
+// are compared by name with the manifest's, hosts as HostPattern covers; a grant may
+// leave out or lower what the manifest asks for and must not name anything else.
 type Grant struct {
 	Hosts    []string
 	Paths    map[string]PathGrant // by guest path
@@ -45,8 +45,8 @@ func effective(c Capabilities, g *Grant, l Limits) (Capabilities, []string) {
 		return e, nil
 	}
 	var problems []string
-	e.Hosts = intersect("hosts", c.Hosts, g.Hosts, strings.ToLower, &problems)
-	e.Commands = intersect("commands", c.Commands, g.Commands, func(s string) string { return s }, &problems)
+	e.Hosts = grantedHosts(c.Hosts, g.Hosts, &problems)
+	e.Commands = grantedCommands(c.Commands, g.Commands, &problems)
 	for _, p := range sortedKeys(g.Paths) {
 		asked, ok := c.Paths[p]
 		if !ok {
@@ -77,19 +77,36 @@ func effective(c Capabilities, g *Grant, l Limits) (Capabilities, []string) {
 	return e, problems
 }
 
-func intersect(key string, asked, given []string, normal func(string) string, problems *[]string) []string {
+// grantedHosts takes a grant that is narrower than what the manifest asks for, such
+// as one host of "*.example.com".
+func grantedHosts(asked, given []string, problems *[]string) []string {
 	var out []string
 	for _, raw := range given {
-		name := normal(raw)
+		p, err := ParseHostPattern(raw)
 		switch {
-		case !slices.Contains(asked, name):
-			*problems = append(*problems, notAsked(key, raw, asked))
-		case !slices.Contains(out, name):
-			out = append(out, name)
+		case err != nil:
+			*problems = append(*problems, "grant.hosts: "+err.Error())
+		case !CoversHost(asked, raw):
+			*problems = append(*problems, notAsked("hosts", raw, asked))
+		default:
+			out = append(out, p.String())
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
+}
+
+func grantedCommands(asked, given []string, problems *[]string) []string {
+	var out []string
+	for _, name := range given {
+		if !slices.Contains(asked, name) {
+			*problems = append(*problems, notAsked("commands", name, asked))
+			continue
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func notAsked(key, name string, asked []string) string {

@@ -188,7 +188,7 @@ func TestLoadKeyProblems(t *testing.T) {
 const asking = minimal + `target = "sandbox"
 recovery = "idempotent"
 [capabilities]
-hosts = ["a.example:443", "b.example"]
+hosts = ["a.example:443", "*.b.example"]
 paths = { "/data" = "ro", "/work" = "rw" }
 commands = ["git", "rg"]
 secrets = ["TOKEN"]
@@ -211,11 +211,15 @@ func TestEffectiveCapabilities(t *testing.T) {
 		{"lower limits", nil, Limits{MemoryMiB: 16, Timeout: time.Second}, Capabilities{MemoryMiB: 16, Timeout: time.Second}, ""},
 		{"higher limits", nil, Limits{MemoryMiB: 1024, Timeout: time.Hour}, Capabilities{MemoryMiB: 128, Timeout: 90 * time.Second}, ""},
 		{"empty grant", &Grant{}, Limits{}, Capabilities{MemoryMiB: 128, Timeout: def.Timeout}, ""},
-		{"all", &Grant{Hosts: []string{"B.example", "a.example:443"}, Paths: map[string]PathGrant{"/data": host(""), "/work": host("rw")}, Commands: []string{"rg", "git", "git"}}, Limits{},
-			Capabilities{Hosts: []string{"a.example:443", "b.example"}, Paths: map[string]string{"/data": "ro", "/work": "rw"}, Commands: []string{"git", "rg"}, MemoryMiB: 128, Timeout: def.Timeout}, ""},
-		{"some, lowered", &Grant{Hosts: []string{"b.example"}, Paths: map[string]PathGrant{"/work": host("ro")}}, Limits{},
-			Capabilities{Hosts: []string{"b.example"}, Paths: map[string]string{"/work": "ro"}, MemoryMiB: 128, Timeout: def.Timeout}, ""},
-		{"other host", &Grant{Hosts: []string{"a.example"}}, Limits{}, Capabilities{}, `does not ask for "a.example", it asks for a.example:443, b.example, did you mean`},
+		{"all", &Grant{Hosts: []string{"*.B.example", "https://a.example", "a.example"}, Paths: map[string]PathGrant{"/data": host(""), "/work": host("rw")}, Commands: []string{"rg", "git", "git"}}, Limits{},
+			Capabilities{Hosts: []string{"*.b.example:443", "a.example:443"}, Paths: map[string]string{"/data": "ro", "/work": "rw"}, Commands: []string{"git", "rg"}, MemoryMiB: 128, Timeout: def.Timeout}, ""},
+		{"some, lowered", &Grant{Hosts: []string{"x.b.example"}, Paths: map[string]PathGrant{"/work": host("ro")}}, Limits{},
+			Capabilities{Hosts: []string{"x.b.example:443"}, Paths: map[string]string{"/work": "ro"}, MemoryMiB: 128, Timeout: def.Timeout}, ""},
+		{"other host", &Grant{Hosts: []string{"a.example:80"}}, Limits{}, Capabilities{}, `does not ask for "a.example:80", it asks for a.example:443, *.b.example:443, did you mean`},
+		{"wider host", &Grant{Hosts: []string{"*.example"}}, Limits{}, Capabilities{}, `does not ask for "*.example"`},
+		{"apex", &Grant{Hosts: []string{"b.example"}}, Limits{}, Capabilities{}, `does not ask for "b.example"`},
+		{"plain http", &Grant{Hosts: []string{"http://a.example:443"}}, Limits{}, Capabilities{}, `does not ask for "http://a.example:443"`},
+		{"no host", &Grant{Hosts: []string{"*"}}, Limits{}, Capabilities{}, `grant.hosts: "*" has a wildcard`},
 		{"other path", &Grant{Paths: map[string]PathGrant{"/dat": host("ro")}}, Limits{}, Capabilities{}, `did you mean "/data"?`},
 		{"other command", &Grant{Commands: []string{"sh"}}, Limits{}, Capabilities{}, `does not ask for "sh"`},
 		{"path raised", &Grant{Paths: map[string]PathGrant{"/data": host("rw")}}, Limits{}, Capabilities{}, `asks for "ro"`},
@@ -254,15 +258,15 @@ func TestMissingGrants(t *testing.T) {
 		want  string
 	}{
 		{nil, `[plugin.grant]
-hosts = ["a.example:443", "b.example"]
+hosts = ["a.example:443", "*.b.example:443"]
 paths = { "/data" = { host = "…", mode = "ro" }, "/work" = { host = "…", mode = "rw" } }
 commands = ["git", "rg"]
 `},
-		{&Grant{Hosts: []string{"a.example:443", "b.example"}, Commands: []string{"git"}, Paths: map[string]PathGrant{"/data": {Host: `C:\x`}}}, `[plugin.grant]
+		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git"}, Paths: map[string]PathGrant{"/data": {Host: `C:\x`}}}, `[plugin.grant]
 paths = { "/data" = { host = "C:\\x", mode = "ro" }, "/work" = { host = "…", mode = "rw" } }
 commands = ["git", "rg"]
 `},
-		{&Grant{Hosts: []string{"a.example:443", "b.example"}, Commands: []string{"git", "rg"},
+		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git", "rg"},
 			Paths: map[string]PathGrant{"/data": {Host: "d"}, "/work": {Host: "w"}}}, ""},
 	} {
 		p, err := Load(f.dir, LoadOptions{Trust: key.trust(), Grant: c.grant})

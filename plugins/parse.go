@@ -110,7 +110,10 @@ func parseModule(s *section) Module {
 
 func parseCapabilities(s *section, sandboxed bool) Capabilities {
 	var c Capabilities
-	c.Hosts = uniqueTexts(s, "hosts", func(h string) (string, error) { return strings.ToLower(h), checkHost(h) })
+	c.Hosts = uniqueTexts(s, "hosts", func(h string) (string, error) {
+		p, err := ParseHostPattern(h)
+		return p.String(), err
+	})
 	c.Commands = uniqueTexts(s, "commands", func(n string) (string, error) { return n, checkCommand(n) })
 	if len(c.Commands) > 0 && !sandboxed {
 		s.fail("commands", `no tool has target = "sandbox", and only those may run commands: remove it or move a tool`)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"path"
 	"regexp"
 	"slices"
@@ -29,7 +28,6 @@ var (
 	stateKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 	secretPattern   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	commandPattern  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}$`)
-	hostPattern     = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*$`)
 )
 
 func checkPluginID(id string) error {
@@ -73,29 +71,6 @@ func checkModulePath(p string) error {
 func isHexSum(s string) bool {
 	raw, err := hex.DecodeString(s)
 	return err == nil && len(raw) == 32 && strings.ToLower(s) == s
-}
-
-// checkHost accepts a host name or address, with or without a port. Patterns are
-// not part of the format yet.
-func checkHost(h string) error {
-	host, port := h, ""
-	if i := strings.LastIndexByte(h, ':'); i >= 0 && !strings.HasSuffix(h, "]") {
-		host, port = h[:i], h[i+1:]
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
-			return fmt.Errorf("%q has no valid port, write host or host:port without a scheme", clip(h, 80))
-		}
-	}
-	if inner, ok := strings.CutPrefix(host, "["); ok {
-		if a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]")); err == nil && a.Is6() && a.Zone() == "" && strings.HasSuffix(inner, "]") {
-			return nil
-		}
-	} else if len(host) <= 253 && hostPattern.MatchString(host) {
-		return nil
-	}
-	if strings.Contains(h, "*") {
-		return fmt.Errorf("%q: patterns are not known, list each host", clip(h, 80))
-	}
-	return fmt.Errorf("%q is not a host, write host or host:port without scheme, path or spaces", clip(h, 80))
 }
 
 func checkGuestPath(p string) error {

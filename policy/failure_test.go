@@ -79,7 +79,7 @@ func TestOddShapes(t *testing.T) {
 			`{"content": [{"type": "video", "text": "x"}]}`, `{"content": [{"text": "x"}]}`, `{"content": [{"type": "text", "text": "a", "x": 1}]}`,
 			`{"content": [{"type": "text", "text": 1}]}`, `{"content": [{"type": "text", "text": "a", "uri": "b"}]}`, `{"content": [{"type": "image", "data": "!!", "mime_type": "image/png"}]}`,
 			`{"content": [{"type": "image", "data": "AAEC"}]}`, `{"text": "a", "state": []}`},
-		"grant": {`"x"`, `null`, `{}`, `{"hosts": "a"}`, `{"hosts": [""]}`, `{"hosts": [1]}`, `{"host": ["a"]}`, `{"paths": ["a"]}`, `{"paths": {"/a": "w"}}`, `{"paths": {"": "ro"}}`,
+		"grant": {`"x"`, `null`, `{}`, `{"hosts": "a"}`, `{"hosts": [""]}`, `{"hosts": [1]}`, `{"hosts": ["*"]}`, `{"hosts": ["a.b/c"]}`, `{"hosts": ["127.1"]}`, `{"host": ["a"]}`, `{"paths": ["a"]}`, `{"paths": {"/a": "w"}}`, `{"paths": {"": "ro"}}`,
 			`{"commands": 1}`, `{"timeout": 2}`, `{"timeout": "0s"}`, `{"memory_mib": 0}`, `{"memory_mib": 1.5}`, `{"memory_mib": "1"}`, `{"memory_mib": -1}`, `{"secrets": []}`},
 	}
 	for rule, bad := range entries {

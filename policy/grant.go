@@ -39,7 +39,7 @@ func readGrants(v any) ([]grant, error) {
 		for k, v := range m {
 			switch k {
 			case "hosts":
-				g.hosts, err = texts("grant.hosts", v)
+				g.hosts, err = readHosts(v)
 			case "commands":
 				g.commands, err = texts("grant.commands", v)
 			case "paths":
@@ -64,6 +64,18 @@ func readGrants(v any) ([]grant, error) {
 	return out, nil
 }
 
+// readHosts refuses what is no pattern: a rule that means to narrow must not be
+// taken for one that names something else.
+func readHosts(v any) ([]string, error) {
+	hosts, err := texts("grant.hosts", v)
+	for _, h := range hosts {
+		if _, bad := plugins.ParseHostPattern(h); bad != nil && err == nil {
+			err = odd("grant.hosts: %v", bad)
+		}
+	}
+	return hosts, err
+}
+
 func readPaths(v any) (map[string]string, error) {
 	m, err := object("grant.paths", v)
 	if err != nil {
@@ -80,7 +92,7 @@ func readPaths(v any) (map[string]string, error) {
 }
 
 // narrow intersects what the plugin may use with every grant of the policy. Entries
-// are compared by name, as an operator's grant is with the manifest. The result
+// are compared as those of an operator's grant are with the manifest. The result
 // never goes beyond e; what a grant asks for beyond e is in notes.
 func narrow(e plugins.Capabilities, grants []grant) (*batch.Grant, []batch.Reason) {
 	if len(grants) == 0 {
@@ -90,12 +102,20 @@ func narrow(e plugins.Capabilities, grants []grant) (*batch.Grant, []batch.Reaso
 	beyond := map[string]bool{}
 	for _, g := range grants {
 		if g.hosts != nil {
-			out.Hosts = both(or(out.Hosts, e.Hosts), g.hosts, strings.ToLower)
-			missing("host", e.Hosts, g.hosts, strings.ToLower, beyond)
+			out.Hosts = plugins.IntersectHosts(or(out.Hosts, e.Hosts), g.hosts)
+			for _, h := range g.hosts {
+				if !plugins.CoversHost(e.Hosts, h) {
+					beyond["host "+h] = true
+				}
+			}
 		}
 		if g.commands != nil {
-			out.Commands = both(or(out.Commands, e.Commands), g.commands, same)
-			missing("command", e.Commands, g.commands, same, beyond)
+			out.Commands = both(or(out.Commands, e.Commands), g.commands)
+			for _, c := range g.commands {
+				if !slices.Contains(e.Commands, c) {
+					beyond["command "+c] = true
+				}
+			}
 		}
 		if g.paths != nil {
 			have := out.Paths
@@ -148,8 +168,6 @@ func narrow(e plugins.Capabilities, grants []grant) (*batch.Grant, []batch.Reaso
 	}}
 }
 
-func same(s string) string { return s }
-
 func or(a, b []string) []string {
 	if a != nil {
 		return a
@@ -159,22 +177,14 @@ func or(a, b []string) []string {
 
 // both keeps the entries of have that given names too. It is never nil: an empty
 // list allows nothing.
-func both(have, given []string, normal func(string) string) []string {
+func both(have, given []string) []string {
 	out := []string{}
 	for _, h := range have {
-		if slices.ContainsFunc(given, func(g string) bool { return normal(g) == normal(h) }) {
+		if slices.Contains(given, h) {
 			out = append(out, h)
 		}
 	}
 	return out
-}
-
-func missing(kind string, have, given []string, normal func(string) string, beyond map[string]bool) {
-	for _, g := range given {
-		if !slices.ContainsFunc(have, func(h string) bool { return normal(g) == normal(h) }) {
-			beyond[kind+" "+g] = true
-		}
-	}
 }
 
 // least is the smaller of two limits, where 0 is no limit.

@@ -5,10 +5,10 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins"
 )
 
 const (
@@ -68,7 +68,9 @@ func (v *validator) distinctPlugins() {
 
 func (v *validator) grant(key string, g *Grant) {
 	for i, h := range g.Hosts {
-		v.host(element(child(key, "hosts"), i), h)
+		if _, err := plugins.ParseHostPattern(h); err != nil {
+			v.bad(element(child(key, "hosts"), i), err.Error(), "")
+		}
 	}
 	for _, guest := range sorted(g.Paths) {
 		at, p := child(child(key, "paths"), guest), g.Paths[guest]
@@ -83,23 +85,6 @@ func (v *validator) grant(key string, g *Grant) {
 		if !made(c, lower+upper+decimal+"._+-") || strings.HasPrefix(c, "-") {
 			v.bad(element(child(key, "commands"), i), fmt.Sprintf("%q is not the name of a command", clip(c)), `write the bare name, such as "git"`)
 		}
-	}
-}
-
-// host checks the shape host or host:port; which patterns reach what is decided
-// where connections are made.
-func (v *validator) host(key, h string) {
-	name, port, hasPort := h, "", false
-	if i := strings.LastIndexByte(h, ':'); i >= 0 && !strings.HasSuffix(h, "]") {
-		name, port, hasPort = h[:i], h[i+1:], true
-	}
-	_, err := strconv.ParseUint(port, 10, 16)
-	if bracketed := strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]"); bracketed {
-		name = strings.Trim(name, "[]:") // an IPv6 literal
-		name = strings.ReplaceAll(name, ":", "")
-	}
-	if name == "" || strings.ContainsAny(name, "/:@[] \t\n\x00") || hasPort && (err != nil || port == "0") {
-		v.bad(key, fmt.Sprintf("%q is not a host", clip(h)), `write a host with or without port and no scheme, such as "api.example.com:443"`)
 	}
 }
 

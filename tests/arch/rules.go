@@ -113,6 +113,7 @@ var House = Rules{
 		{Path: "github.com/spf13/cobra", By: []string{"cmd/awaken-host"}, Why: "commands belong to the front door"},
 		{Path: "github.com/spf13/pflag", By: []string{"cmd/awaken-host"}, Why: "flags belong to the front door"},
 		{Path: "golang.org/x/term", By: []string{"cmd/awaken-host"}, Why: "only the front door speaks to a terminal"},
+		{Path: "golang.org/x/net", By: []string{"plugins", "plugins/egress"}, Why: "names of hosts as IDNA maps them, and what may stand in a header; the standard library has both and does not export them"},
 		{Path: "golang.org/x/sys", By: []string{"*"}, Why: "system calls, as the standard library would offer them"},
 		{Path: "golang.org/x/sync", By: []string{"*"}, Why: "as the standard library would offer it"},
 		{Path: "github.com/rogpeppe/go-internal", Tests: []string{"cmd/awaken-host", "tests/*"}, Why: "scripts of the command line"},
