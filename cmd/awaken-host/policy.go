@@ -14,7 +14,7 @@ import (
 func (a *app) policyCommand() *cobra.Command {
 	cmd := a.onHost(group(&cobra.Command{
 		Use:   "policy",
-		Short: "Check the policy that decides about tool calls",
+		Short: "Check, test and try the policy that decides about tool calls",
 	}))
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check",
@@ -26,7 +26,7 @@ listed with file and line, and the exit status is 2.`,
 		Args:              arguments(0, 0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              a.do(a.checkPolicy),
-	}, a.policySchemaCommand())
+	}, a.policySchemaCommand(), a.policyTestCommand())
 	return cmd
 }
 
