@@ -113,6 +113,10 @@ func examine(manifest *plugins.Manifest, b []byte, memoryMiB int) (*module, []by
 	if err != nil {
 		return nil, nil, err
 	}
+	if code, err = m.interruptible(code); err != nil {
+		return nil, nil, err
+	}
+	m.checks = nil
 	return m, code, nil
 }
 

@@ -98,7 +98,8 @@ func (p *moduleParser) functions(f func(int, shape) error) error {
 	if entries != declared {
 		s.fail("it holds the code of %d functions, and %d are declared", entries, declared)
 	}
-	c := &codeScanner{types: p.arities, functions: p.funcTypes, globals: p.globals}
+	p.m.checks, p.m.functions, p.m.counter = make([][]checkpoint, 0, declared), len(p.funcTypes), uint32(p.globals)
+	c := &codeScanner{types: p.arities, functions: p.funcTypes, globals: p.globals, imported: imported}
 	for i := imported; i < len(p.funcTypes) && s.err == nil; i++ {
 		r := &reader{b: s.bytes(int(s.u32()))}
 		typ := p.funcTypes[i]
@@ -112,6 +113,7 @@ func (p *moduleParser) functions(f func(int, shape) error) error {
 		if r.err != nil {
 			return fmt.Errorf("it does not compile: function %d, at byte %d of its code: %w", i, r.failedAt, r.err)
 		}
+		p.m.checks = append(p.m.checks, c.checks)
 		if err := f(i, size); err != nil {
 			return err
 		}

@@ -37,10 +37,13 @@ type codeScanner struct {
 	types     []arity
 	functions []uint32 // type of every function, imported ones first
 	globals   int
+	imported  int // functions
 	open      []control
 	known     int  // memory accesses before here
 	nested    int  // open loops
 	dead      bool // nothing gets here
+	calls     bool // the function calls others
+	checks    []checkpoint
 }
 
 // function reads one entry of a code section, whose type is t.
@@ -53,10 +56,13 @@ func (c *codeScanner) function(r *reader, t arity) shape {
 	}
 	c.open = append(c.open[:0], control{arity: arity{results: t.results}, entered: -1, left: -1})
 	c.known, c.nested, c.dead = 0, 0, false
+	c.calls, c.checks = false, nil
+	start := r.at
 	height := 0
 	for r.err == nil && len(c.open) > 0 {
 		height = c.step(r, &s, height)
 	}
+	c.checks = c.checkpoints(start, len(r.b)-start)
 	if r.err == nil && r.at < len(r.b) {
 		r.fail("it goes on after its last end")
 	}
@@ -68,6 +74,7 @@ const maxCount = 1 << 40
 
 // step reads one instruction and returns the height of the operand stack after it.
 func (c *codeScanner) step(r *reader, s *shape, height int) int {
+	at := r.at
 	op := uint32(r.byte())
 	ins := plainOpcodes[op]
 	switch op {
@@ -85,6 +92,7 @@ func (c *codeScanner) step(r *reader, s *shape, height int) int {
 		op |= opVector << 8
 	}
 	index := r.immediate(ins.imm, op)
+	c.weigh(at, op, index)
 	top := &c.open[len(c.open)-1]
 	switch op {
 	case opUnreachable, opReturn:
@@ -125,6 +133,19 @@ func (c *codeScanner) step(r *reader, s *shape, height int) int {
 		return c.call(r, s, c.functions[index], height)
 	case opCallIndirect:
 		return c.call(r, s, index, height-1)
+	case opGlobalGet, opGlobalSet:
+		if int64(index) >= int64(c.globals) {
+			r.fail("it uses global %d, which does not exist", index)
+		}
+	case opMisc<<8 | 11, opMisc<<8 | 17: // memory.fill and table.fill are compiled to a loop
+		s.loops++
+		for range 3 {
+			c.meet(s, height, 0)
+		}
+	case opRefFunc:
+		if int64(index) >= int64(len(c.functions)) {
+			r.fail("it refers to function %d, which does not exist", index)
+		}
 	}
 	if ins.imm == immMemory || ins.imm == immMemoryLane {
 		c.known++

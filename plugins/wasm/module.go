@@ -44,6 +44,10 @@ type module struct {
 	hasStart bool   // a start section: code that runs on instantiation
 	tables   []tableLimits
 	tableSec section // where the tables are declared
+
+	checks    [][]checkpoint // of every function that is not imported
+	functions int            // imported ones too
+	counter   uint32         // index of the global that counts
 }
 
 type section struct{ start, end int } // start is at the section's id byte
@@ -128,7 +132,7 @@ type moduleParser struct {
 	importTypes map[int]uint32
 	exported    map[string]uint32
 	code        []byte // the code section
-	globals     int
+	globals     int    // imported ones too
 }
 
 func (p *moduleParser) section(id byte, s *reader, at section) {
@@ -193,6 +197,7 @@ func (p *moduleParser) importEntry(s *reader) {
 	case "global":
 		s.byte()
 		s.byte()
+		p.globals++
 	case "tag":
 		s.byte()
 		s.u32()

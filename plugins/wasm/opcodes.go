@@ -42,6 +42,9 @@ const (
 	opReturn       = 0x0f
 	opCall         = 0x10
 	opCallIndirect = 0x11
+	opGlobalGet    = 0x23
+	opGlobalSet    = 0x24
+	opRefFunc      = 0xd2
 	opMisc         = 0xfc
 	opVector       = 0xfd
 )

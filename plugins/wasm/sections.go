@@ -1,13 +1,15 @@
 package wasm
 
 const (
-	customSection  = 0
-	globalSection  = 6
-	elementSection = 9
-	codeSection    = 10
-	dataSection    = 11
-	countSection   = 12
-	tagSection     = 13
+	customSection   = 0
+	typeSection     = 1
+	functionSection = 3
+	globalSection   = 6
+	elementSection  = 9
+	codeSection     = 10
+	dataSection     = 11
+	countSection    = 12
+	tagSection      = 13
 )
 
 // passive walks through the sections that decide nothing. It is done because the
@@ -22,7 +24,7 @@ func (p *moduleParser) passive(id byte, s *reader) {
 		return // whatever else is in one
 	case globalSection:
 		n := s.count()
-		for p.globals = int(n); n > 0 && s.err == nil; n-- {
+		for p.globals += int(n); n > 0 && s.err == nil; n-- {
 			s.valueType()
 			s.byte()
 			s.constant()

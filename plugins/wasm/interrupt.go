@@ -1,0 +1,192 @@
+package wasm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// The runtime looks whether a call has ended at the heads of loops, and nowhere
+// else. A guest that only calls its own functions, or only fills its memory in a
+// straight line, has no loop: it could not be stopped, and as its code cannot be
+// preempted either, the next garbage collection would stop the whole process until
+// it comes to an end, which can be never. So what is compiled is not quite what the
+// author built: at the entry of functions, and before instructions that can take
+// long, it counts what it does, and every maxUnchecked goes through an empty loop.
+//
+// The count is a global behind those of the module, and functions behind its own do
+// the counting. Its code can name neither: codeScanner refuses an index that the
+// module does not have.
+
+// checkpoint is where a function counts, and how much.
+type checkpoint struct {
+	at     int // offset in its function's entry in the code section
+	weight int
+}
+
+// What is counted, in units of at most about a microsecond.
+const (
+	maxUnchecked   = 1024
+	weightBulk     = 256 // an instruction that moves up to a whole memory or table
+	weightImport   = 64  // a function of the host may copy a MiB
+	weightIndirect = 1   // may be a function of the host, or a small one without a checkpoint
+	bytesPerUnit   = 512 // of a function's own code
+	smallFunction  = 512 // bytes; a smaller one that calls nothing ends soon
+)
+
+// weights are those that a checkpoint can have, and the order of the functions that
+// count them.
+var weights = []int{1, 16, 64, 256, maxUnchecked}
+
+// weigh notes a checkpoint before the instruction that begins at the given offset,
+// where it needs one.
+func (c *codeScanner) weigh(at int, op, index uint32) {
+	switch op {
+	case opCall:
+		c.calls = true
+		if int(index) < c.imported {
+			c.checks = append(c.checks, checkpoint{at, weightImport})
+		}
+	case opCallIndirect:
+		c.calls = true
+		c.checks = append(c.checks, checkpoint{at, weightIndirect})
+	case opMisc<<8 | 8, opMisc<<8 | 10, opMisc<<8 | 11, // memory.init, copy, fill
+		opMisc<<8 | 12, opMisc<<8 | 14, opMisc<<8 | 17: // table.init, copy, fill
+		c.checks = append(c.checks, checkpoint{at, weightBulk})
+	}
+}
+
+// checkpoints are those of a function that was just scanned, whose code begins at
+// the given offset of its entry and is size bytes long. They are in order.
+func (c *codeScanner) checkpoints(start, size int) []checkpoint {
+	if !c.calls && size < smallFunction && len(c.checks) == 0 {
+		return nil
+	}
+	entry := checkpoint{start, weights[len(weights)-1]}
+	for _, w := range slices.Backward(weights) {
+		if w > size/bytesPerUnit {
+			entry.weight = w
+		}
+	}
+	return append([]checkpoint{entry}, c.checks...)
+}
+
+// appendSigned appends a number as a signed LEB128; n is not negative.
+func appendSigned(b []byte, n int) []byte {
+	for ; n >= 0x40; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(b, byte(n))
+}
+
+// appendCounter appends the entry in the code section of a function that counts. It
+// takes nothing, so that a guest that finds a way to call it can only count too.
+func appendCounter(out []byte, global uint32, weight int) []byte {
+	get := binary.AppendUvarint([]byte{opGlobalGet}, uint64(global))
+	set := binary.AppendUvarint([]byte{opGlobalSet}, uint64(global))
+	code := slices.Concat([]byte{0}, get, appendSigned([]byte{0x41}, weight), []byte{0x6a}, set, // add
+		get, appendSigned([]byte{0x41}, maxUnchecked), []byte{0x4f, opIf, 0x40, 0x41, 0}, set, // if it is as much, back to 0
+		[]byte{opLoop, 0x40, opEnd, opEnd, opEnd})
+	return append(binary.AppendUvarint(out, uint64(len(code))), code...)
+}
+
+// interruptible returns the module with its checkpoints. Sections other than those
+// of types, functions, globals and code are kept byte for byte.
+func (m *module) interruptible(b []byte) ([]byte, error) {
+	if !slices.ContainsFunc(m.checks, func(c []checkpoint) bool { return len(c) > 0 }) {
+		return b, nil
+	}
+	out := append(make([]byte, 0, len(b)+len(b)/8+1024), b[:8]...)
+	counter := []byte{0x7f, 1, 0x41, 0, opEnd} // i32, mutable, 0
+	counted := false
+	var nothing uint32 // the type of the functions that count
+	r := &reader{b: b, at: 8}
+	for r.at < len(b) && r.err == nil {
+		start := r.at
+		id := r.byte()
+		body := r.bytes(int(r.u32()))
+		if !counted && id != customSection && after(id, globalSection) {
+			out = appendList(out, globalSection, nil, 1, counter)
+			counted = true
+		}
+		switch id {
+		case typeSection:
+			nothing = (&reader{b: body}).count()
+			out = appendList(out, id, body, 1, []byte{0x60, 0, 0})
+		case functionSection:
+			out = appendList(out, id, body, len(weights), bytes.Repeat(binary.AppendUvarint(nil, uint64(nothing)), len(weights)))
+		case globalSection:
+			counted = true
+			out = appendList(out, id, body, 1, counter)
+		case codeSection:
+			code, err := m.withChecks(body)
+			if err != nil {
+				return nil, err
+			}
+			out = appendSection(out, id, code)
+		default:
+			out = append(out, b[start:r.at]...)
+		}
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("its sections are damaged: %w", r.err)
+	}
+	return out, nil
+}
+
+// after reports whether section a comes later than b in a module.
+func after(a, b byte) bool {
+	order := []byte{typeSection, 2, functionSection, 4, 5, tagSection, globalSection, 7, 8, elementSection, countSection, codeSection, dataSection}
+	return slices.Index(order, a) > slices.Index(order, b)
+}
+
+// appendList appends a section: the list in body, nil for an empty one, and n more
+// entries.
+func appendList(out []byte, id byte, body []byte, n int, more []byte) []byte {
+	list := &reader{b: body}
+	have := 0
+	if len(body) > 0 {
+		have = int(list.count())
+	}
+	return appendSection(out, id, slices.Concat(binary.AppendUvarint(nil, uint64(have+n)), body[list.at:], more))
+}
+
+func appendSection(out []byte, id byte, body []byte) []byte {
+	return append(binary.AppendUvarint(append(out, id), uint64(len(body))), body...)
+}
+
+// withChecks returns the body of the code section with the checkpoints in it, and
+// the functions that count behind it.
+func (m *module) withChecks(section []byte) ([]byte, error) {
+	r := &reader{b: section}
+	n := int(r.count())
+	if n != len(m.checks) {
+		return nil, errors.New("its code section has changed since it was read")
+	}
+	count := map[int][]byte{} // by weight: a call of the function
+	for i, w := range weights {
+		count[w] = binary.AppendUvarint([]byte{opCall}, uint64(m.functions)+uint64(i))
+	}
+	out := binary.AppendUvarint(make([]byte, 0, len(section)+len(section)/8+1024), uint64(n+len(weights)))
+	var entry []byte
+	for _, checks := range m.checks {
+		body := r.bytes(int(r.u32()))
+		if r.err != nil {
+			return nil, fmt.Errorf("its code section is damaged: %w", r.err)
+		}
+		entry = entry[:0]
+		from := 0
+		for _, c := range checks {
+			entry = append(append(entry, body[from:c.at]...), count[c.weight]...)
+			from = c.at
+		}
+		entry = append(entry, body[from:]...)
+		out = append(binary.AppendUvarint(out, uint64(len(entry))), entry...)
+	}
+	for _, w := range weights {
+		out = appendCounter(out, m.counter, w)
+	}
+	return out, nil
+}

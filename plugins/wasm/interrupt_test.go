@@ -1,0 +1,135 @@
+package wasm
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// recursion calls itself twice, to a depth that nobody sees the end of, without a
+// loop.
+func recursion() *bomb {
+	b := &bomb{types: [][2]int{{0, 0}}, globals: 1}
+	b.op(opGlobalGet, 0, 0x41, 63, 0x4e, opIf, 0x40, opReturn, opEnd) // deep enough: return
+	b.op(opGlobalGet, 0, 0x41, 1, 0x6a, opGlobalSet, 0)               // one deeper
+	b.op(opCall, 0, opCall, 0)                                        // twice
+	return b.op(opGlobalGet, 0, 0x41, 1, 0x6b, opGlobalSet, 0)        // and back
+}
+
+// fills overwrites half a memory of 32 MiB again and again, in a straight line.
+func fills(n int) *bomb {
+	b := (&bomb{}).op(0x41).op(appendSigned(nil, 255)...).op(0x40, 0, 0x1a) // memory.grow
+	return b.times(n, func(int) {
+		b.op(0x41, 0, 0x41, 7, 0x41).op(appendSigned(nil, 1<<24)...).op(opMisc, 11, 0)
+	})
+}
+
+func copies(n int) *bomb {
+	b := (&bomb{}).op(0x41).op(appendSigned(nil, 511)...).op(0x40, 0, 0x1a)
+	return b.times(n, func(int) {
+		b.op(0x41, 0, 0x41).op(appendSigned(nil, 1<<24)...).op(0x41).op(appendSigned(nil, 1<<24)...).op(opMisc, 10, 0, 0)
+	})
+}
+
+// Code that is never at the head of a loop ends with its timeout too, and does not
+// keep the process from collecting garbage.
+func TestGuestsWithoutLoopsAreStopped(t *testing.T) {
+	r := newRuntime(t, Options{})
+	for name, b := range map[string]*bomb{"recursion": recursion(), "fills": fills(900), "copies": copies(20_000)} {
+		p := newPlugin(b.module(1), plugins.ABIWASI, tool("run"))
+		if err := r.Load(t.Context(), p); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		p.Effective.Timeout = 100 * time.Millisecond
+		g := newRig(t, r, p)
+		collected := make(chan time.Duration)
+		time.AfterFunc(50*time.Millisecond, func() {
+			start := time.Now()
+			runtime.GC()
+			collected <- time.Since(start)
+		})
+		start := time.Now()
+		bad(t, g.call("run", `{}`), "ran longer than its timeout of 100ms")
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("%s was stopped after %v", name, took)
+		}
+		if took := <-collected; took > 3*time.Second {
+			t.Errorf("%s kept the collector waiting for %v", name, took)
+		}
+	}
+}
+
+// What counts is out of reach of the code that is counted.
+func TestTheCounterIsHidden(t *testing.T) {
+	for name, code := range map[string][]byte{"set": {0x41, 0, opGlobalSet, 1}, "get": {opGlobalGet, 1, 0x1a}} {
+		b := &bomb{globals: 1}
+		b.op(code...)
+		if _, err := parseModule(b.module(1)); err == nil || !strings.Contains(err.Error(), "global 1, which does not exist") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCheckpoints(t *testing.T) {
+	host := &bomb{}
+	for _, c := range []struct {
+		name string
+		bomb *bomb
+		want []checkpoint
+	}{
+		{"a small function", &bomb{}, nil},
+		{"a large function", straightLine(100), []checkpoint{{3, 16}}},
+		{"a call", host.op(opCall, 0), []checkpoint{{1, 1}}},
+		{"a fill", (&bomb{}).op(0x41, 0, 0x41, 0, 0x41, 0, opMisc, 11, 0), []checkpoint{{1, 1}, {7, weightBulk}}},
+		{"a copy in a block", (&bomb{}).op(opBlock, 0x40, 0x41, 0, 0x41, 0, 0x41, 0, opMisc, 10, 0, 0, opEnd), []checkpoint{{1, 1}, {9, weightBulk}}},
+	} {
+		m, err := parseModule(c.bomb.module(2))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for _, got := range m.checks {
+			if len(got) != len(c.want) {
+				t.Errorf("%s: %v, want %v", c.name, got, c.want)
+				continue
+			}
+			for i := range got {
+				if got[i] != c.want[i] {
+					t.Errorf("%s: %v, want %v", c.name, got, c.want)
+				}
+			}
+		}
+	}
+}
+
+// With its checkpoints a module is valid when it was without them, and when it was
+// not it stays so.
+func FuzzInterruptible(f *testing.F) {
+	for _, b := range []*bomb{recursion(), fills(2), copies(2), sequentialLoops(2, 3), brTables(2, 3), callsWithGlobals(2, 0), straightLine(200), operands(2, 2)} {
+		f.Add(b.code, byte(b.locals), byte(b.globals))
+	}
+	f.Add([]byte{opUnreachable, opMisc, 11, 0}, byte(0), byte(0))
+	f.Add([]byte{opGlobalGet, 0, 0x1a}, byte(0), byte(0))
+	f.Fuzz(func(t *testing.T, code []byte, locals, globals byte) {
+		b := (&bomb{locals: int(locals), globals: int(globals), code: code}).module(1)
+		m, err := parseModule(b)
+		if err != nil {
+			return
+		}
+		changed, err := m.interruptible(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before, after := validates(b), validates(changed); before != after {
+			t.Fatalf("valid before: %t, after: %t\n%x\n%x", before, after, b, changed)
+		}
+		if len(m.checks[0]) == 0 && !bytes.Equal(b, changed) {
+			t.Fatal("changed without a reason")
+		}
+	})
+}
