@@ -123,9 +123,11 @@ func (s *session) decide(ctx context.Context, i int, approval *Approval, ticket 
 	switch d.Outcome {
 	case OutcomeAllow:
 		if cs.Pin.Client {
+			s.e.recent.forget(s.run.Principal, cs.Call.Operation())
 			return s.parkExternal(ctx, i, d, c)
 		}
 		if s.e.o.Executors[cs.Pin.Target] == nil {
+			s.e.recent.forget(s.run.Principal, cs.Call.Operation())
 			return s.complete(ctx, i, ErrorOutput(cs.Call.ID, fmt.Sprintf(
 				"placement: tool %s must run in target %q, and this host has none configured; nothing ran", cs.Call.Tool, string(cs.Pin.Target))),
 				AnswerPlacement, c)
@@ -171,6 +173,7 @@ func (s *session) ask(ctx context.Context, cs *CallState, tool Tool, approval *A
 	began := s.e.now()
 	d, err := decideSafely(ctx, s.e.o.Gate, &Query{
 		Call: &call, Tool: tool.Descriptor(), Run: s.run, Approval: approval, Now: began,
+		Recent: s.recently(cs, began),
 	})
 	block := func(code, msg string) {
 		n := &Decision{Outcome: OutcomeBlock, Reasons: []Reason{{Code: code, Message: msg}}, PolicyRevision: s.e.o.Gate.Revision()}
@@ -190,6 +193,9 @@ func (s *session) ask(ctx context.Context, cs *CallState, tool Tool, approval *A
 		} else if approval != nil && (d.Outcome == OutcomeRequireConfirmation || d.Outcome == OutcomeSchedule) {
 			block(ReasonAskedAgain, fmt.Sprintf("policy answered %s for a call that came back from a %s ticket", d.Outcome, approval.Kind))
 		}
+	}
+	if d.Outcome != OutcomeAllow {
+		s.e.recent.forget(s.run.Principal, cs.Call.Operation())
 	}
 	switch d.Outcome {
 	case OutcomeBlock:

@@ -63,9 +63,10 @@ type Options struct {
 // is serialised, work on different runs is not. The Engine starts no goroutine
 // that outlives a call.
 type Engine struct {
-	o     Options
-	locks keyedLock
-	stops stops
+	o      Options
+	locks  keyedLock
+	stops  stops
+	recent *recent
 }
 
 // NewEngine returns an Engine over the given ports. The caller keeps ownership of
@@ -90,7 +91,7 @@ func NewEngine(o Options) (*Engine, error) {
 	setDefault(&o.RetryDelay, 100*time.Millisecond)
 	setDefault(&o.StopGrace, 5*time.Second)
 	setDefault(&o.MaxDepth, 4)
-	return &Engine{o: o}, nil
+	return &Engine{o: o, recent: newRecent()}, nil
 }
 
 func setDefault[T int | time.Duration](v *T, d T) {

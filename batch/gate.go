@@ -47,6 +47,16 @@ type Query struct {
 	Run      *Run
 	Approval *Approval // nil unless the call was parked and is being resumed
 	Now      time.Time
+	// Recent counts by tool, for each window before Now, the calls that began in any
+	// run of the run's principal, this call left out; runs without a principal count
+	// as those of one. A window is above 0 and at most RecentHorizon. A call counts
+	// from its first attempt, whatever came of it, also in a run that was cancelled
+	// since. A call that another gate decision is being made about counts too, until
+	// that decision is another than allow: so a limit holds over runs that call at
+	// the same moment. A run that is pruned no longer counts after a restart. The
+	// first use after a start reads the runs that changed within the horizon; later
+	// ones read nothing. Nil: nobody knows.
+	Recent func(ctx context.Context, windows ...time.Duration) ([]map[ToolID]int, error)
 }
 
 // Approval tells the gate how a parked call came back.

@@ -131,6 +131,9 @@ func (s *session) commit(ctx context.Context, c *Commit) error {
 	}
 	run.Version = c.Expect + 1
 	s.run = &run
+	if c.Batch != nil {
+		s.e.recent.note(run.Principal, c.Batch, c.Events)
+	}
 	if s.e.o.Observe != nil && len(c.Events) > 0 {
 		s.e.o.Observe(run.ID, c.Events)
 	}

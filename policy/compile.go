@@ -29,6 +29,8 @@ type set struct {
 	store   storage.Store          // of data
 	data    []string               // files
 	unread  Problems               // files that look like policy and are left out
+	// looksBack: decisions depend on input.history.principal.
+	looksBack bool
 }
 
 // load reads, compiles and prepares the policy under the options' paths.
@@ -101,6 +103,7 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 	} else if c.Failed() {
 		return nil, explain(c.Errors, "", o.Builtins)
 	}
+	s.looksBack = looksBack(c)
 
 	s.values = cache.NewInterQueryValueCache(ctx, nil)
 	options := []func(*rego.Rego){

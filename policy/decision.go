@@ -30,7 +30,8 @@ const (
 	ReasonToolChanged      = batch.ReasonToolChanged
 	ReasonInvalidArguments = batch.ReasonInvalidArguments
 	ReasonArgumentsLarge   = "arguments_too_large"
-	ReasonInvalidInput     = "invalid_input" // the question itself is incomplete
+	ReasonInvalidInput     = "invalid_input"       // the question itself is incomplete
+	ReasonNoHistory        = "history_unavailable" // the policy looks at history.principal, which cannot be read
 
 	// Codes that go with other outcomes.
 	ReasonApproved      = "approved"       // allow: an approval counted as the rule

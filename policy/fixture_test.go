@@ -102,6 +102,9 @@ func query(tool, args string) *batch.Query {
 			Counts: map[batch.ToolID]int{"notes__save": 2},
 		},
 		Now: testNow,
+		Recent: func(_ context.Context, windows ...time.Duration) ([]map[batch.ToolID]int, error) {
+			return make([]map[batch.ToolID]int, len(windows)), nil
+		},
 	}
 }
 

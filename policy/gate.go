@@ -130,12 +130,24 @@ func (g *Gate) decide(ctx context.Context, s *set, q *batch.Query) *batch.Decisi
 	if q == nil || q.Call == nil || q.Run == nil || q.Now.IsZero() {
 		return block(ReasonInvalidInput, "the gate was asked without a call, a run or a time")
 	}
-	ctx, stop := context.WithTimeout(ctx, g.o.Deadline)
-	defer stop()
 	sub, d := g.subject(q)
 	if d != nil {
 		return d
 	}
+	var past *InputWindows
+	if s.looksBack {
+		// Outside the deadline: the first time a ledger is read, that takes as long as
+		// it is large.
+		var err error
+		if past, err = lookBack(ctx, q); err != nil {
+			d := block(ReasonNoHistory, "the history that policy looks at cannot be read")
+			d.Reasons[0].Detail = clip(err.Error(), maxMessageBytes)
+			g.o.Logger.Warn("policy blocked a call because its history cannot be read", "operation", string(q.Call.Operation()), "error", err)
+			return g.recorded(q, sub, d)
+		}
+	}
+	ctx, stop := context.WithTimeout(ctx, g.o.Deadline)
+	defer stop()
 	if n := len(q.Call.Arguments); n > g.o.MaxArgumentBytes {
 		return g.recorded(q, sub, block(ReasonArgumentsLarge, "the arguments are %d bytes, at most %d are allowed", n, g.o.MaxArgumentBytes))
 	}
@@ -146,7 +158,7 @@ func (g *Gate) decide(ctx context.Context, s *set, q *batch.Query) *batch.Decisi
 	if _, ok := args.(ast.Object); !ok {
 		return g.recorded(q, sub, block(ReasonInvalidArguments, "the arguments are not a JSON object"))
 	}
-	input, record, err := document(q, sub, args)
+	input, record, err := document(q, sub, past, args)
 	if err != nil {
 		return block(ReasonInvalidInput, "the call cannot be described to a policy: %v", err)
 	}
@@ -185,7 +197,7 @@ func (g *Gate) subject(q *batch.Query) (*subject, *batch.Decision) {
 
 // recorded adds what can be said of the input to a decision made without it.
 func (g *Gate) recorded(q *batch.Query, sub *subject, d *batch.Decision) *batch.Decision {
-	if _, record, err := document(q, sub, nil); err == nil {
+	if _, record, err := document(q, sub, nil, nil); err == nil {
 		d.Input = record
 	}
 	return d

@@ -217,7 +217,7 @@ func TestInputDocument(t *testing.T) {
 	}
 	const rest = `"approval":{"at":"2025-06-30T14:30:00.123456789Z","by":["bob"],"kind":"permission","requested":"2025-06-30T13:30:00.123456789Z","ticket":"t1"},` +
 		`"call":{%s"id":"toolu_1","operation":"r1/3/1"},` +
-		`"history":{"run":{"notes__save":2}},` +
+		`"history":{"principal":{"10m":{},"1h":{},"1m":{},"24h":{}},"run":{"notes__save":2}},` +
 		`"now":"2025-06-30T14:30:00.123456789Z","now_ns":1751293800123456789,` +
 		`"run":{"agent":"helper","id":"r1","labels":{"team":"blue"},"principal":"alice","step":3},` +
 		`"tool":{"annotations":{"read_only":false,"weight":1.5},` +

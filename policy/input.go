@@ -121,13 +121,14 @@ func newSubject(t *plugins.Tool) (*subject, error) {
 	return &subject{tool: t, doc: doc, term: ast.NewTerm(v)}, nil
 }
 
-// inputOf is the part of the input that changes from call to call. Tool and
+// inputOf is the part of the input that changes from call to call; past is nil where
+// the policy does not look back. Tool and
 // arguments are added where they are needed, in the form needed there.
-func inputOf(q *batch.Query) Input {
+func inputOf(q *batch.Query, past *InputWindows) Input {
 	in := Input{
 		Call:    InputCall{ID: q.Call.ID, Operation: q.Call.Operation()},
 		Run:     InputRun{ID: q.Run.ID, Principal: q.Run.Principal, Agent: q.Run.Agent, Step: q.Call.Step, Labels: dict(q.Run.Labels)},
-		History: InputHistory{Run: dict(q.Run.Counts)},
+		History: InputHistory{Run: dict(q.Run.Counts), Principal: past},
 		Now:     stamp(q.Now),
 		NowNS:   q.Now.UnixNano(),
 	}
@@ -140,8 +141,8 @@ func inputOf(q *batch.Query) Input {
 }
 
 // document builds the whole input, as evaluated and as recorded.
-func document(q *batch.Query, s *subject, arguments ast.Value) (ast.Value, json.RawMessage, error) {
-	in := inputOf(q)
+func document(q *batch.Query, s *subject, past *InputWindows, arguments ast.Value) (ast.Value, json.RawMessage, error) {
+	in := inputOf(q, past)
 	rest, err := json.Marshal(struct { // Input without tool
 		Call     InputCall      `json:"call"`
 		Run      InputRun       `json:"run"`
