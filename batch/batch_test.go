@@ -271,6 +271,13 @@ func TestIDs(t *testing.T) {
 			t.Errorf("batch id %q: %v", id, err)
 		}
 	}
+	for id, ok := range map[batch.OperationID]bool{
+		"r/1/0": true, "r/1/12": true, "r/1": false, "r/0/1": false, "r/1/-1": false, "r/1/01": false, "r/1/x": false, "/1/0": false, "a/b/1/0": false, "": false,
+	} {
+		if run, step, index, err := batch.ParseOperationID(id); (err == nil) != ok || ok && batch.NewOperationID(run, step, index) != id {
+			t.Errorf("operation id %q: %v", id, err)
+		}
+	}
 	for name, ok := range map[string]bool{"": true, "Ada Lovelace": true, "Åsa": true, " ada": false, "a\u200bda": false, "a\u202eda": false, "a\tb": false} {
 		r := request("r", 1)
 		r.Principal = name

@@ -153,3 +153,23 @@ func ParseBatchID(id BatchID) (RunID, int, error) {
 	}
 	return RunID(run), step, RunID(run).Validate()
 }
+
+// ParseOperationID splits "<run>/<step>/<index>"; the error wraps ErrBadID.
+func ParseOperationID(id OperationID) (RunID, int, int, error) {
+	bad := func() (RunID, int, int, error) {
+		return "", 0, 0, fmt.Errorf("operation id %q is not <run>/<step>/<index>: %w", string(id), ErrBadID)
+	}
+	at := strings.LastIndexByte(string(id), '/')
+	if at < 0 {
+		return bad()
+	}
+	index, err := strconv.Atoi(string(id[at+1:]))
+	if err != nil || index < 0 || strconv.Itoa(index) != string(id[at+1:]) {
+		return bad()
+	}
+	run, step, err := ParseBatchID(BatchID(id[:at]))
+	if err != nil {
+		return bad()
+	}
+	return run, step, index, nil
+}

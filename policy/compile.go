@@ -31,6 +31,8 @@ type set struct {
 	unread  Problems               // files that look like policy and are left out
 	// looksBack: decisions depend on input.history.principal.
 	looksBack bool
+	// prepare makes another question to the same policy.
+	prepare func(ctx context.Context, query string) (rego.PreparedEvalQuery, error)
 }
 
 // load reads, compiles and prepares the policy under the options' paths.
@@ -124,8 +126,11 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 	if len(problems) > 0 {
 		return nil, problems
 	}
+	s.prepare = func(ctx context.Context, query string) (rego.PreparedEvalQuery, error) {
+		return rego.New(append(slices.Clip(options), rego.Query(query))...).PrepareForEval(ctx)
+	}
 	var err error
-	if s.query, err = rego.New(append(options, rego.Query(entryPoint))...).PrepareForEval(ctx); err != nil {
+	if s.query, err = s.prepare(ctx, entryPoint); err != nil {
 		return nil, explain(err, "", o.Builtins)
 	}
 	return s, nil

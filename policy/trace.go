@@ -132,3 +132,14 @@ func failedAt(events []*topdown.Event) *Problem {
 	}
 	return nil
 }
+
+// explained is a trace as one of the ways to explain shows it.
+func explained(events []*topdown.Event, way string) []string {
+	switch way {
+	case ExplainFails:
+		events = lineage.Fails(events)
+	case ExplainNotes:
+		events = lineage.Notes(events)
+	}
+	return traceLines(events, way != ExplainFull)
+}
