@@ -83,7 +83,7 @@ type ToolSpec struct {
 // Encoding is how arguments and results cross the boundary.
 type Encoding struct {
 	Input  string // "json", "text:<arg>" or "base64:<arg>"
-	Output string // "json", "text" or "blocks"
+	Output string // "json", "text", "base64" or "blocks"
 }
 
 // StateSpec is one [[state]] of a manifest: a run state key and what it may hold.

@@ -268,7 +268,7 @@ func parseSchema(s *section, key string) (json.RawMessage, map[string]any) {
 }
 
 func parseEncoding(s *section, input map[string]any) Encoding {
-	e := Encoding{Input: s.text("input"), Output: s.choice("output", "json", "text", "blocks")}
+	e := Encoding{Input: s.text("input"), Output: s.choice("output", "json", "text", "base64", "blocks")}
 	if !s.has("input") {
 		e.Input = "json"
 	} else if _, isText := s.values["input"].(string); isText {

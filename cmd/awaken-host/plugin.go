@@ -20,9 +20,9 @@ func (a *app) pluginCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:     "plugin",
 		Aliases: []string{"plugins"},
-		Short:   "Make keys, sign plugins and verify them",
+		Short:   "Inspect modules, make keys, sign plugins and verify them",
 	})
-	cmd.AddCommand(a.keygenCommand(), a.signCommand(), a.onHost(a.verifyCommand()))
+	cmd.AddCommand(a.inspectCommand(), a.keygenCommand(), a.signCommand(), a.onHost(a.verifyCommand()))
 	return cmd
 }
 

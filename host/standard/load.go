@@ -9,6 +9,7 @@ import (
 
 	"github.com/awaken-agents/awaken-host/host/config"
 	"github.com/awaken-agents/awaken-host/plugins"
+	"github.com/awaken-agents/awaken-host/plugins/wasm"
 )
 
 // message is something an operator should read about a plugin that was loaded.
@@ -64,6 +65,9 @@ func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
 		if lines := l.MissingGrants(); lines != "" {
 			messages = append(messages, message{slog.LevelInfo,
 				fmt.Sprintf("plugin %s asks for more than it is granted; to grant it, add to its [[plugin]]:\n%s", l.Manifest.ID, lines)})
+		}
+		for _, what := range wasm.NeedsGrant(l) {
+			messages = append(messages, message{slog.LevelInfo, fmt.Sprintf("plugin %s: %s", l.Manifest.ID, what)})
 		}
 	}
 	declared, err := declaredPlugins(cfg)

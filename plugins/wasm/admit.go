@@ -102,7 +102,7 @@ func examine(manifest *plugins.Manifest, b []byte, memoryMiB int) (*module, []by
 	if err := checkImports(m, manifest.Module.ABI); err != nil {
 		return nil, nil, err
 	}
-	if err := checkExports(m, manifest); err != nil {
+	if err := checkExports(m, manifest, b); err != nil {
 		return nil, nil, err
 	}
 	if need, limit := uint64(m.memMin)*pageBytes, mebibytes(memoryMiB); need > limit {
@@ -133,16 +133,7 @@ func checkImports(m *module, abi plugins.ABI) error {
 		}
 	}
 	for _, imp := range m.imports {
-		var offered map[string]signature
-		switch {
-		case imp.module == wasiModule:
-			offered = wasi
-		case imp.module == extismEnv && abi == plugins.ABIExtism:
-			offered = extismFunctions
-		case imp.module == extismUser && abi == plugins.ABIExtism:
-			offered = awakenFunctions
-		}
-		sig, known := offered[imp.name]
+		sig, known := offered(imp.module, abi, wasi)[imp.name]
 		switch {
 		case known && imp.kind == "function" && imp.sig == sig:
 		case known && imp.kind == "function":
@@ -159,6 +150,19 @@ func checkImports(m *module, abi plugins.ABI) error {
 		bad = append(bad[:most], fmt.Sprintf("and %d more", len(bad)-most))
 	}
 	return fmt.Errorf("it imports what this host does not offer: %s (%s)", strings.Join(bad, ", "), strings.Join(hints, "; "))
+}
+
+// offered are the functions that modules of abi may import from a module.
+func offered(module string, abi plugins.ABI, wasi map[string]signature) map[string]signature {
+	switch {
+	case module == wasiModule:
+		return wasi
+	case module == extismEnv && abi == plugins.ABIExtism:
+		return extismFunctions
+	case module == extismUser && abi == plugins.ABIExtism:
+		return awakenFunctions
+	}
+	return nil
 }
 
 func importHint(imp importRef, abi plugins.ABI) string {
@@ -192,7 +196,7 @@ func orExtism(abi plugins.ABI) string {
 	return " and nothing else"
 }
 
-func checkExports(m *module, manifest *plugins.Manifest) error {
+func checkExports(m *module, manifest *plugins.Manifest, b []byte) error {
 	sig, hasStart := m.funcs["_start"]
 	if manifest.Module.ABI == plugins.ABIWASI {
 		switch {
@@ -203,19 +207,30 @@ func checkExports(m *module, manifest *plugins.Manifest) error {
 		}
 		return nil
 	}
-	if hasStart {
-		return fmt.Errorf(`it exports _start, so it is a program that ends after one run: build it as a library (Go: GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared; C: -mexec-model=reactor; Rust: crate-type = ["cdylib"]), or set abi = "wasi"`)
-	}
 	for _, t := range manifest.Tools {
 		sig, ok := m.funcs[t.Export]
-		if !ok {
+		switch {
+		case hasStart && t.Export != "_start" && onlyStarts(m, b):
+			return fmt.Errorf(`tool %q names the export %q, and the module is a program, which can only be run from its _start and ends there. Build it as a library (Go: GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared; C: -mexec-model=reactor; Rust: crate-type = ["cdylib"]), or run the whole program: export = "_start" when it reads and writes through Extism, abi = "wasi" when it uses standard input and output`, t.ID, t.Export)
+		case !ok:
 			return fmt.Errorf("tool %q names the export %q, which it does not have; it exports %s", t.ID, t.Export, m.exportNames())
-		}
-		switch sig {
-		case ">", ">i32", ">i64":
-		default:
+		case !callable(sig):
 			return fmt.Errorf("tool %q: its export %q has type %s; an Extism function takes nothing and returns nothing or one number", t.ID, t.Export, sig)
+		case t.Export == "_start" && t.Isolation != plugins.IsolationCall:
+			return fmt.Errorf(`tool %q: its export _start ends the instance, which isolation = %q would keep for the next call: set isolation = "call"`, t.ID, t.Isolation)
 		}
 	}
 	return nil
 }
+
+// onlyStarts reports whether nothing of a module that exports _start can be called
+// but that: there is nothing else, or it was made by the Go compiler, whose runtime
+// is not there before _start and gone after it. Other compilers make modules that
+// run either way.
+func onlyStarts(m *module, b []byte) bool {
+	return len(toolExports(m, plugins.ABIExtism)) == 0 ||
+		slices.ContainsFunc(producers(b), func(by string) bool { return strings.HasPrefix(by, "Go cmd/compile") })
+}
+
+// callable reports whether an exported function has the type of a tool.
+func callable(sig signature) bool { return sig == ">" || sig == ">i32" || sig == ">i64" }

@@ -235,7 +235,7 @@ func (v *invocation) output(a answer, b *budget) *batch.Output {
 	if b.kernelRefused {
 		return v.fail("%s", v.outOfMemory())
 	}
-	if n := len(a.output); n > v.limits.output {
+	if n := resultBytes(v.spec.Encoding.Output, len(a.output)); n > v.limits.output {
 		return v.fail("gave an output of %s, the limit is %s ([limits].output_mib)", formatBytes(n), formatBytes(v.limits.output))
 	}
 	failed := a.status != 0 || a.message != ""

@@ -67,7 +67,7 @@ func TestLoadRefuses(t *testing.T) {
 			want: []string{"extism:host/env.alloc with type i32>i32", "alloc has type i64>i64"}},
 		{name: "wrong wasi type", module: wat(t, "wwt", imports("wasi_snapshot_preview1", "proc_exit", `(func (param i64))`)),
 			want: []string{"proc_exit has type i32>"}},
-		{name: "program", module: guest(t, "goprogram"), want: []string{"exports _start", "-buildmode=c-shared", `abi = "wasi"`}},
+		{name: "program", module: guest(t, "goprogram"), want: []string{"is a program", "-buildmode=c-shared", `abi = "wasi"`}},
 		{name: "library as program", module: wat(t, "lib", `(module `+run+`)`), abi: plugins.ABIWASI, want: []string{"does not export _start", `abi = "extism"`}},
 		{name: "extism as wasi", module: wat(t, "eaw", `(module (import "extism:host/env" "input_length" (func (result i64))) (func (export "_start")))`),
 			abi: plugins.ABIWASI, want: []string{"extism:host/env.input_length", `set abi = "extism"`}},

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,15 @@ func decodeOutput(encoding string, raw []byte) (*batch.Output, error) {
 			return nil, fmt.Errorf("its output is not one JSON value, and encoding.output is json: %w", err)
 		}
 		return &batch.Output{Content: []batch.ContentBlock{batch.JSONBlock(bytes.Clone(bytes.TrimSpace(raw)))}}, nil
+	case "base64":
+		quoted, err := json.Marshal(raw)
+		if err != nil {
+			return nil, err
+		}
+		if raw == nil {
+			quoted = []byte(`""`)
+		}
+		return &batch.Output{Content: []batch.ContentBlock{batch.JSONBlock(quoted)}}, nil
 	case "blocks":
 		out, err := decodeEnvelope(raw)
 		if err != nil {
@@ -34,7 +44,15 @@ func decodeOutput(encoding string, raw []byte) (*batch.Output, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("unknown output encoding %q: json, text and blocks are known", encoding)
+	return nil, fmt.Errorf("unknown output encoding %q: json, text, base64 and blocks are known", encoding)
+}
+
+// resultBytes is how large the result is that n bytes of a guest become.
+func resultBytes(encoding string, n int) int {
+	if encoding == "base64" {
+		return base64.StdEncoding.EncodedLen(n)
+	}
+	return n
 }
 
 func decodeEnvelope(raw []byte) (*batch.Output, error) {
