@@ -3,11 +3,13 @@ package policy
 import (
 	"embed"
 	"io/fs"
-	"path"
+	"slices"
 	"strings"
 )
 
-//go:embed rego/*.rego
+// The base policy in rego, and the helpers for operators' policies in lib.
+//
+//go:embed rego/*.rego lib/*.rego
 var baseFiles embed.FS
 
 //go:embed starter/*.rego
@@ -26,14 +28,10 @@ func Starter() fs.FS {
 // basePrefix is where messages say a problem of the base policy is.
 const basePrefix = "awaken-host:"
 
-// baseModules are the sources of the base policy without its tests.
+// baseModules are the sources of the base policy and the helpers without their tests.
 func baseModules() []source {
-	names, err := fs.Glob(baseFiles, "rego/*.rego")
-	if err != nil {
-		panic(err) // the pattern is a constant and valid
-	}
 	var out []source
-	for _, n := range names {
+	for _, n := range slices.Concat(embedded("rego/*.rego"), embedded("lib/*.rego")) {
 		if isTest(n) {
 			continue
 		}
@@ -41,9 +39,18 @@ func baseModules() []source {
 		if err != nil {
 			panic(err) // embedded files are always there
 		}
-		out = append(out, source{file: basePrefix + path.Base(n), name: "base/" + path.Base(n), raw: raw})
+		name := strings.TrimPrefix(n, "rego/")
+		out = append(out, source{file: basePrefix + name, name: "base/" + name, raw: raw})
 	}
 	return out
+}
+
+func embedded(pattern string) []string {
+	names, err := fs.Glob(baseFiles, pattern)
+	if err != nil {
+		panic(err) // the pattern is a constant and valid
+	}
+	return names
 }
 
 // isTest reports whether a file holds tests, which never take part in decisions.

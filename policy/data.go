@@ -58,8 +58,11 @@ func mergeData(sources []source) (map[string]any, Problems) {
 		awaken, isObject := at.(map[string]any)
 		if !isObject {
 			problems = append(problems, Problem{Message: "data.awaken must be an object: the gate lives under it"})
-		} else if _, ok := awaken["gate"]; ok {
-			problems = append(problems, Problem{Message: "data.awaken.gate is the host's own and cannot be set by a data file; use another name"})
+		}
+		for _, own := range []string{"gate", "lib"} {
+			if _, ok := awaken[own]; ok {
+				problems = append(problems, Problem{Message: fmt.Sprintf("data.awaken.%s is the host's own and cannot be set by a data file; use another name", own)})
+			}
 		}
 		rules, _ := awaken["policy"].(map[string]any)
 		for _, n := range ruleNames {

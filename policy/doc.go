@@ -9,7 +9,9 @@
 //   - Base policy: the embedded package awaken.gate, which composes those rules
 //     into data.awaken.gate.decision, the entry point. Operators cannot define
 //     anything in it.
-//   - Input: the document a policy sees, see type Input.
+//   - Library: the embedded packages awaken.lib.…, helpers that operators import
+//     and cannot change: hosts, paths, commands, rate, hours.
+//   - Input: the document a policy sees, see type Input and InputSchema.
 //   - Decision: what the entry point answers for one input. Only the exact shape
 //     counts; everything else is a decision to block with a reason code.
 //   - Set: one compiled policy with its data, prepared once, replaced whole.

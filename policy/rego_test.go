@@ -59,6 +59,13 @@ func TestBasePolicyInRego(t *testing.T) {
 	}
 }
 
+func TestLibraryInRego(t *testing.T) {
+	passed, failed := runRego(t, parseAll(t, baseFiles, "lib/*.rego"))
+	if len(failed) > 0 || passed < 20 {
+		t.Errorf("%d passed, failed: %s", passed, strings.Join(failed, "\n"))
+	}
+}
+
 func TestStarterPolicyInRego(t *testing.T) {
 	passed, failed := runRego(t, parseAll(t, Starter(), "*.rego"))
 	if len(failed) > 0 || passed < 8 {

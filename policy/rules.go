@@ -16,6 +16,7 @@ var ruleNames = []string{"block", "require_confirmation", "schedule", "set_resul
 const (
 	policyPackage = "data.awaken.policy"
 	gatePackage   = "data.awaken.gate"
+	libPackage    = "data.awaken.lib"
 )
 
 // checkRules refuses what the compiler accepts and the gate would pass over in
@@ -29,6 +30,10 @@ func checkRules(modules map[string]*ast.Module) Problems {
 		pkg := m.Package.Path.String()
 		at := func(loc *ast.Location, format string, a ...any) {
 			problems = append(problems, Problem{File: file, Line: loc.Row, Col: loc.Col, Message: fmt.Sprintf(format, a...)})
+		}
+		if within(pkg, libPackage) {
+			at(m.Package.Location, "package awaken.lib is the host's own and cannot be added to; use another name for helpers, such as package helpers")
+			continue
 		}
 		if within(pkg, gatePackage) {
 			at(m.Package.Location, "package awaken.gate is the host's own and cannot be added to; write package awaken.policy")
@@ -45,6 +50,10 @@ func checkRules(modules map[string]*ast.Module) Problems {
 			path := m.Package.Path.Extend(r.Head.Ref().GroundPrefix())
 			if within(path.String(), gatePackage) {
 				at(r.Location, "this rule adds to package awaken.gate, which is the host's own; write package awaken.policy")
+				continue
+			}
+			if within(path.String(), libPackage) {
+				at(r.Location, "this rule adds to package awaken.lib, which is the host's own; write it in a package of another name")
 				continue
 			}
 			if !within(pkg, policyPackage) && within(path.String(), policyPackage) {
