@@ -310,17 +310,17 @@ func (b *Batch) Await(i int, ticket TicketID) error {
 
 // Complete makes call i terminal with out. AnswerTool and AnswerFailed come from
 // executing; every other answer from requested or awaiting, or also from
-// executing where nothing crossed the boundary (placement, invalid).
+// executing where nothing crossed the boundary (placement, invalid, blocked).
 func (b *Batch) Complete(i int, out *Output, by Answer, at time.Time) error {
 	from := []Phase{PhaseRequested, PhaseAwaiting}
 	switch by {
 	case AnswerTool, AnswerFailed:
 		from = []Phase{PhaseExecuting}
-	case AnswerPlacement, AnswerInvalid:
+	case AnswerPlacement, AnswerInvalid, AnswerBlocked:
 		from = append(from, PhaseExecuting)
 	case AnswerDenied, AnswerExpired, AnswerExternal:
 		from = []Phase{PhaseAwaiting}
-	case AnswerPolicy, AnswerBlocked, AnswerChanged, AnswerCancelled:
+	case AnswerPolicy, AnswerChanged, AnswerCancelled:
 	default:
 		return fmt.Errorf("unknown answer %q: %w", string(by), ErrTransition)
 	}

@@ -66,7 +66,7 @@ func TestTransitions(t *testing.T) {
 		{"tool", complete(batch.AnswerTool), "E"},
 		{"failed", complete(batch.AnswerFailed), "E"},
 		{"policy", complete(batch.AnswerPolicy), "RA"},
-		{"blocked", complete(batch.AnswerBlocked), "RA"},
+		{"blocked", complete(batch.AnswerBlocked), "RAE"},
 		{"changed", complete(batch.AnswerChanged), "RA"},
 		{"invalid", complete(batch.AnswerInvalid), "RAE"},
 		{"placement", complete(batch.AnswerPlacement), "RAE"},

@@ -341,7 +341,7 @@ func (w *world) delegating(parallel bool) (*batch.Engine, *spawner) {
 	s := &spawner{world: w, parallel: parallel, invocations: map[batch.OperationID]int{}}
 	e, err := batch.NewEngine(batch.Options{
 		Store: w.store, Gate: w, Catalog: func() batch.Catalog { return w },
-		Executors: map[batch.Target]batch.Executor{batch.TargetBrain: s}, Now: w.now, RetryDelay: 1,
+		Executors: map[batch.Target]batch.Executor{batch.TargetBrain: s}, Now: w.now, RetryDelay: 1, DecisionLog: w.log,
 	})
 	if err != nil {
 		w.t.Fatal(err)

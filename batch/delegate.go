@@ -44,7 +44,7 @@ func (s *session) parallel(ctx context.Context) (parked bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		if d.Outcome != OutcomeAllow {
+		if d.Outcome != OutcomeAllow || s.e.ready(ctx) != nil {
 			return false, nil
 		}
 		tools[i], grants[i] = tool, d.Grant
@@ -61,7 +61,17 @@ func (s *session) parallel(ctx context.Context) (parked bool, err error) {
 	if err := s.settle(ctx, c); err != nil {
 		return false, err
 	}
-	return s.collect(ctx, c.Changed, tools)
+	unlogged := s.unlogged // withholding one call is another commit
+	var start []int
+	for i := range s.b.Calls {
+		s.unlogged = unlogged
+		if withheld, err := s.withheld(ctx, i); err != nil {
+			return false, err
+		} else if !withheld {
+			start = append(start, i)
+		}
+	}
+	return s.collect(ctx, start, tools)
 }
 
 // delegated continues delegation calls that are executing: all of them in a batch
@@ -85,6 +95,9 @@ func (s *session) delegated(ctx context.Context, i int) (parked bool, err error)
 				cs.Call.Tool, ChildRunID(cs.Call.Operation())))
 		}
 		tools[j] = tool
+	}
+	if err := s.e.ready(ctx); err != nil {
+		return false, fmt.Errorf("batch %s: its delegations do not go on yet: %w", s.b.ID(), err)
 	}
 	return s.collect(ctx, indices, tools)
 }

@@ -115,6 +115,9 @@ func (s *session) decide(ctx context.Context, i int, approval *Approval, ticket 
 			// The host is stopping: a gate cut short has not decided anything.
 			return err
 		}
+		if out == nil {
+			d, out, by = s.requireLogged(ctx, cs, d)
+		}
 	}
 	c.Decisions = []*DecisionRecord{s.record(cs, d, approval)}
 	if out != nil {
@@ -292,7 +295,11 @@ func (s *session) newTicket(i int, d *Decision) *Ticket {
 func (s *session) parkExternal(ctx context.Context, i int, d *Decision, c *Commit) error {
 	t := s.newTicket(i, d)
 	t.Kind, t.Deadline = TicketExternalResult, t.CreatedAt.Add(s.e.o.TicketTimeout)
-	return s.await(ctx, i, t, c)
+	if err := s.await(ctx, i, t, c); err != nil {
+		return err
+	}
+	_, err := s.withheld(ctx, i)
+	return err
 }
 
 // park commits a ticket for call i.

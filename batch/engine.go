@@ -56,6 +56,9 @@ type Options struct {
 	// each run. It is called on the committing goroutine and must not block or
 	// call the Engine.
 	Observe func(RunID, []Event)
+
+	// DecisionLog hears of every decision; nil: the ledger alone keeps them.
+	DecisionLog DecisionLog
 }
 
 // Engine drives batches through the pipeline: requested, decided, executed,

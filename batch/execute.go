@@ -25,6 +25,9 @@ func (s *session) execute(ctx context.Context, i int, tool Tool, grant *Grant, c
 		if err := s.settle(ctx, c); err != nil {
 			return err
 		}
+		if withheld, err := s.withheld(ctx, i); withheld {
+			return err
+		}
 		next, err := s.attempt(ctx, i, tool)
 		if err != nil || next != again {
 			return err
@@ -195,6 +198,9 @@ func (s *session) recoverCall(ctx context.Context, i int) (parked bool, err erro
 	}
 	if now := x.RecoveryCapability(cs.Call.Tool); now != cs.Pin.Capability {
 		return false, s.giveUp(ctx, i, reason(fmt.Errorf("the tool now promises %s, it was pinned with %s", now, cs.Pin.Capability)))
+	}
+	if err := s.e.ready(ctx); err != nil {
+		return false, fmt.Errorf("operation %s: not repeated yet: %w", cs.Call.Operation(), err)
 	}
 	s.e.o.Logger.Info("repeating a call after a stop", "operation", cs.Call.Operation(), "tool", cs.Call.Tool, "attempt", cs.Attempt+1)
 	return false, s.execute(ctx, i, tool, cs.Grant, &Commit{})

@@ -22,6 +22,8 @@ type session struct {
 
 	fresh     bool // the run begins with this session, so that nothing of it is published
 	canceller bool // commits although a cancel is under way: it is this one
+
+	unlogged map[int]unlogged // of the last commit, by call
 }
 
 func (e *Engine) newSession(r *Run) *session {
@@ -106,6 +108,7 @@ func (s *session) commit(ctx context.Context, c *Commit) error {
 		c.Events[i].Seq, c.Events[i].Time = run.LastSeq, now
 	}
 	c.Run, c.Expect = &run, s.run.Version
+	s.e.announce(ctx, c)
 	delay := s.e.o.RetryDelay
 	for try := 1; ; try++ {
 		err := s.e.o.Store.Commit(ctx, c)
@@ -134,6 +137,7 @@ func (s *session) commit(ctx context.Context, c *Commit) error {
 	if c.Batch != nil {
 		s.e.recent.note(run.Principal, c.Batch, c.Events)
 	}
+	s.log(ctx, c)
 	if s.e.o.Observe != nil && len(c.Events) > 0 {
 		s.e.o.Observe(run.ID, c.Events)
 	}

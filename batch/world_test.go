@@ -20,6 +20,7 @@ type world struct {
 	t     *testing.T
 	store batch.Store
 	mem   *storetest.Memory
+	log   batch.DecisionLog
 
 	mu      sync.Mutex
 	tools   map[batch.ToolID]*fakeTool
@@ -135,7 +136,7 @@ func (w *world) engine() *batch.Engine {
 	e, err := batch.NewEngine(batch.Options{
 		Store: w.store, Gate: w, Catalog: func() batch.Catalog { return w },
 		Executors: map[batch.Target]batch.Executor{batch.TargetBrain: w},
-		Now:       w.now, RetryDelay: 1, MaxArgumentBytes: 1000, MaxOutputBytes: 2000,
+		Now:       w.now, RetryDelay: 1, MaxArgumentBytes: 1000, MaxOutputBytes: 2000, DecisionLog: w.log,
 		Observe: func(r batch.RunID, ev []batch.Event) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -167,6 +167,12 @@ type PruneReport struct {
 func (h *Host) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (*PruneReport, error) {
 	rep := &PruneReport{Runs: []batch.RunID{}, DryRun: dryRun}
 	cutoff := now().Add(-olderThan)
+	if h.o.Owed != nil {
+		if owed := h.o.Owed(); !owed.IsZero() && owed.Before(cutoff) {
+			cutoff = owed
+			h.o.Logger.Warn("runs are kept that the decision log needs before they can be removed", "since", owed)
+		}
+	}
 	var errs []error
 	for after := batch.RunID(""); ; {
 		page, err := h.store.Runs(ctx, after, prunePage)

@@ -29,6 +29,12 @@ type Options struct {
 	// Observe hears of every commit; see batch.Options.
 	Observe func(batch.RunID, []batch.Event)
 
+	// DecisionLog hears of every decision; nil: the ledger alone keeps them.
+	DecisionLog batch.DecisionLog
+	// Owed is since when the ledger has what something else still needs of it, zero when
+	// nothing does: Prune keeps the runs that changed since then. Nil: nothing ever does.
+	Owed func() time.Time
+
 	// Close releases the parts, in order, when the Host is closed.
 	Close []func() error
 }
@@ -63,7 +69,7 @@ func New(o Options) (*Host, error) {
 		Store: o.Store, Gate: o.Gate, Executors: executors, TicketTimeout: o.TicketTimeout,
 		Catalog: func() batch.Catalog { return o.Registry.Load() },
 		Logger:  o.Logger, MaxArgumentBytes: o.MaxArgumentBytes, MaxOutputBytes: o.MaxOutputBytes,
-		Observe: h.observe,
+		Observe: h.observe, DecisionLog: o.DecisionLog,
 	})
 	if err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ const entryPoint = "data.awaken.gate.decision"
 type set struct {
 	revision string
 	query    rego.PreparedEvalQuery
+	mask     *rego.PreparedEvalQuery // of the decision log; nil: no policy has one
 	// values remembers compiled patterns and the like between evaluations.
 	values  cache.InterQueryValueCache
 	modules map[string]*ast.Module // the operator's, as parsed
@@ -98,6 +99,7 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 		return nil, problems
 	}
 
+	describeEvents(s.modules)
 	s.store = inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
 	c := newCompiler(ctx, caps, s.store)
 	if c.Compile(modules); ctx.Err() != nil {
@@ -131,6 +133,9 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 	}
 	var err error
 	if s.query, err = s.prepare(ctx, entryPoint); err != nil {
+		return nil, explain(err, "", o.Builtins)
+	}
+	if s.mask, err = prepareMask(ctx, s.modules, options); err != nil {
 		return nil, explain(err, "", o.Builtins)
 	}
 	return s, nil

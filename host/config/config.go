@@ -66,6 +66,7 @@ type Policy struct {
 	Deadline   time.Duration // for one decision; default 100ms
 	Builtins   []string      // network and environment built-ins to let in
 	RequireLog bool          // no call runs whose decision cannot be logged
+	Log        PolicyLog
 }
 
 // Plugin is one [[plugin]]: where it is and what it gets here.

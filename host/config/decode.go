@@ -46,6 +46,7 @@ func (c *Config) decode(data []byte) []Problem {
 	policy.duration("deadline", &c.Policy.Deadline)
 	policy.texts("builtins", &c.Policy.Builtins)
 	policy.flag("require_log", &c.Policy.RequireLog)
+	c.decodePolicyLog(policy)
 
 	for _, t := range root.list("plugin", "start each plugin with [[plugin]]") {
 		c.Plugins = append(c.Plugins, c.decodePlugin(t))

@@ -20,7 +20,7 @@ func defaults() *Config {
 		DataDir: ".awaken",
 		Store:   Store{Sync: true, MinFreeMiB: 64},
 		Tickets: Tickets{Timeout: 7 * day},
-		Policy:  Policy{Paths: []string{"policy"}, Deadline: 100 * time.Millisecond},
+		Policy:  Policy{Paths: []string{"policy"}, Deadline: 100 * time.Millisecond, Log: defaultPolicyLog()},
 		Limits: Limits{
 			MemoryMiB:    plugins.DefaultLimits.MemoryMiB,
 			Timeout:      plugins.DefaultLimits.Timeout,

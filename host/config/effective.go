@@ -61,6 +61,7 @@ func (c *Config) Effective() []Setting {
 	e.add("policy.deadline", c.Policy.Deadline)
 	e.add("policy.builtins", c.Policy.Builtins)
 	e.add("policy.require_log", c.Policy.RequireLog)
+	e.policyLog(&c.Policy.Log)
 	for i := range c.Plugins {
 		e.plugin(element("plugin", i), &c.Plugins[i])
 	}

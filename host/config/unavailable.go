@@ -18,9 +18,6 @@ func (c *Config) Unsupported() []Problem {
 	if c.sandboxSet() {
 		u.refuse("sandbox", "running tools in a sandbox")
 	}
-	if c.Policy.RequireLog {
-		u.refuse("policy.require_log", "a log of decisions outside the ledger, and so requiring it,")
-	}
 	if c.lines["serve.bind"] != 0 || c.Serve != defaults().Serve {
 		u.warn("serve.bind", "nothing listens in this release")
 	}

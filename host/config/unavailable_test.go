@@ -31,7 +31,7 @@ func TestUnsupported(t *testing.T) {
 		{"sandbox", "[sandbox]\ntier = \"docker\"", "2: sandbox: running tools in a sandbox is not available in this release; remove it", false},
 		{"sandbox as it is by default", "[sandbox]\nnetwork = \"none\"", "2: sandbox: running tools in a sandbox is not available in this release; remove it", false},
 		{"sandbox requirement", "[sandbox.require]\nnetwork = \"none\"", "2: sandbox: running tools in a sandbox is not available in this release; remove it", false},
-		{"log required", "[policy]\nrequire_log = true", "3: policy.require_log: a log of decisions outside the ledger, and so requiring it, is not available in this release; remove it", false},
+		{"log required", "[policy]\nrequire_log = true\nlog.file = \"d.jsonl\"", "", true},
 
 		{"bind", "[serve]\nbind = \"127.0.0.1:8421\"", "3: serve.bind: nothing listens in this release; remove it, or keep it for a later release", true},
 	}

@@ -55,6 +55,7 @@ func (c *Config) validate() []Problem {
 			v.bad(element("policy.builtins", i), fmt.Sprintf("%q is not the name of a built-in", clip(b)), `write it as Rego does, such as "http.send"`)
 		}
 	}
+	v.policyLog()
 	for i := range c.Plugins {
 		v.plugin(element("plugin", i), &c.Plugins[i])
 	}

@@ -108,21 +108,26 @@ func (v *validator) secrets(key string, secrets map[string]SecretSource) {
 		if !made(name, lower+upper+decimal+"_") || strings.ContainsAny(name[:1], decimal) {
 			v.bad(at, "is not the name of a secret", "write letters, digits and _, such as API_TOKEN")
 		}
-		sources := 0
-		for _, set := range []bool{s.Env != "", s.File != "", len(s.Command) > 0} {
-			if set {
-				sources++
-			}
+		v.source(at, s)
+	}
+}
+
+// source checks that a secret comes from exactly one place.
+func (v *validator) source(at string, s SecretSource) {
+	sources := 0
+	for _, set := range []bool{s.Env != "", s.File != "", len(s.Command) > 0} {
+		if set {
+			sources++
 		}
-		if sources != 1 {
-			v.bad(at, fmt.Sprintf("has %d sources", sources), `give it exactly one of env = "NAME", file = "…" and command = ["…"]`)
-		}
-		if strings.ContainsAny(s.Env, "=\x00") {
-			v.bad(child(at, "env"), "is not the name of an environment variable", "write the name only")
-		}
-		if len(s.Command) > 0 && s.Command[0].Reveal() == "" {
-			v.bad(element(child(at, "command"), 0), "is empty", "start with the program to run")
-		}
+	}
+	if sources != 1 {
+		v.bad(at, fmt.Sprintf("has %d sources", sources), `give it exactly one of env = "NAME", file = "…" and command = ["…"]`)
+	}
+	if strings.ContainsAny(s.Env, "=\x00") {
+		v.bad(child(at, "env"), "is not the name of an environment variable", "write the name only")
+	}
+	if len(s.Command) > 0 && s.Command[0].Reveal() == "" {
+		v.bad(element(child(at, "command"), 0), "is empty", "start with the program to run")
 	}
 }
 

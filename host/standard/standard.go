@@ -85,7 +85,15 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	h, err := host.New(host.Options{
+	parts := []func() error{
+		func() error { return runtime.Close(context.WithoutCancel(ctx)) },
+		store.Close,
+	}
+	decisions, err := openDecisionLog(ctx, cfg, store, gate, o.Logger)
+	if err != nil {
+		return nil, errors.Join(err, closeAll(parts))
+	}
+	ho := host.Options{
 		Store: store, Gate: gate, Registry: registry,
 		Executors:        map[batch.Target]batch.Executor{batch.TargetBrain: runtime.Executor(registry.Load)},
 		Logger:           o.Logger,
@@ -94,15 +102,25 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 		TicketTimeout:    cfg.Tickets.Timeout,
 		Retention:        cfg.Store.Retention,
 		Observe:          o.Observe,
-		Close: []func() error{
-			func() error { return runtime.Close(context.WithoutCancel(ctx)) },
-			store.Close,
-		},
-	})
+		Close:            parts,
+	}
+	if decisions != nil {
+		ho.DecisionLog, ho.Owed = decisions, decisions.Owed
+		ho.Close = append([]func() error{decisions.Close}, parts...)
+	}
+	h, err := host.New(ho)
 	if err != nil {
-		return nil, errors.Join(err, runtime.Close(ctx), store.Close())
+		return nil, errors.Join(err, closeAll(ho.Close))
 	}
 	return h, nil
+}
+
+func closeAll(parts []func() error) error {
+	var errs []error
+	for _, f := range parts {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
 }
 
 // OpenLedger opens the store alone, to list and show: no plugin is loaded, no
