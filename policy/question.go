@@ -29,6 +29,9 @@ func ReadQuestion(doc json.RawMessage) (*Question, error) {
 	return RecordedQuestion(doc, nil)
 }
 
+// ErrArguments is wrapped where the gate would not ask about the arguments.
+var ErrArguments = errors.New("the gate does not ask about such arguments")
+
 // RecordedQuestion puts an input together again that the ledger keeps in two parts:
 // batch.DecisionRecord.Input, and the arguments of the call.
 func RecordedQuestion(record, arguments json.RawMessage) (*Question, error) {
@@ -41,12 +44,9 @@ func RecordedQuestion(record, arguments json.RawMessage) (*Question, error) {
 		return nil, errors.New("the input is not a JSON object")
 	}
 	if arguments != nil {
-		args, err := parseJSON(arguments)
+		args, err := parseArguments(arguments)
 		if err != nil {
-			return nil, fmt.Errorf("the arguments are no proper JSON: %w", err)
-		}
-		if _, ok := args.(ast.Object); !ok {
-			return nil, errors.New("the arguments are not a JSON object")
+			return nil, err
 		}
 		call, ok := valueAt(input, "call").(ast.Object)
 		if !ok {
@@ -66,6 +66,21 @@ func RecordedQuestion(record, arguments json.RawMessage) (*Question, error) {
 	return q, err
 }
 
+// parseArguments reads arguments as the gate does, with its default limit.
+func parseArguments(raw []byte) (ast.Value, error) {
+	if len(raw) > DefaultMaxArgumentBytes {
+		return nil, fmt.Errorf("the arguments are %d bytes, at most %d are allowed: %w", len(raw), DefaultMaxArgumentBytes, ErrArguments)
+	}
+	args, err := parseJSON(raw)
+	if err != nil {
+		return nil, fmt.Errorf("the arguments are no proper JSON: %w: %w", ErrArguments, err)
+	}
+	if _, ok := args.(ast.Object); !ok {
+		return nil, fmt.Errorf("the arguments are not a JSON object: %w", ErrArguments)
+	}
+	return args, nil
+}
+
 // QuestionAbout is the input that the gate would make of a query about a tool in
 // force. Recent is not asked: what ran in the run counts as what the principal called
 // within the last minute.
@@ -74,12 +89,9 @@ func QuestionAbout(q *batch.Query, t *plugins.Tool) (*Question, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := parseJSON(q.Call.Arguments)
+	args, err := parseArguments(q.Call.Arguments)
 	if err != nil {
-		return nil, fmt.Errorf("the arguments are no proper JSON: %w", err)
-	}
-	if _, ok := args.(ast.Object); !ok {
-		return nil, errors.New("the arguments are not a JSON object")
+		return nil, err
 	}
 	counts := dict(q.Run.Counts)
 	v, _, err := document(q, sub, &InputWindows{counts, counts, counts, counts}, args)
@@ -106,7 +118,7 @@ func (q *Question) Document() (json.RawMessage, error) {
 // nothing, so that a grant cannot seem to give it.
 func capabilitiesOf(input ast.Object) (plugins.Capabilities, error) {
 	var c plugins.Capabilities
-	tool, _ := valueAt(input, "tool").(ast.Object)
+	tool := asObject(valueAt(input, "tool"))
 	if tool == nil {
 		return c, nil
 	}
@@ -141,4 +153,10 @@ func valueAt(o ast.Object, key string) ast.Value {
 		return t.Value
 	}
 	return nil
+}
+
+// asObject is v if it is an object, else nil.
+func asObject(v ast.Value) ast.Object {
+	o, _ := v.(ast.Object)
+	return o
 }
