@@ -116,6 +116,9 @@ func examine(manifest *plugins.Manifest, b []byte, memoryMiB int) (*module, []by
 	if code, err = m.interruptible(code); err != nil {
 		return nil, nil, err
 	}
+	if code, err = m.reroute(code); err != nil {
+		return nil, nil, err
+	}
 	m.checks = nil
 	return m, code, nil
 }

@@ -35,6 +35,14 @@ func (b *budget) Allocate(uint64, uint64) experimental.LinearMemory {
 	return m
 }
 
+// room is how many bytes may still be allocated, at most; -1 is none.
+func (b *budget) room() int64 {
+	if b.used >= b.limit+kernelPages*pageBytes {
+		return -1
+	}
+	return int64(b.limit + kernelPages*pageBytes - b.used)
+}
+
 // reset forgets the refusals of the call before.
 func (b *budget) reset() { b.refused, b.kernelRefused = false, false }
 

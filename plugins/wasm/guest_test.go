@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 
 type recipe struct {
 	tool, install string
+	dir           string // of a module of its own; empty: testdata/goguest, for Go
 	args          []string
 	env           []string
 }
@@ -59,6 +60,8 @@ var recipes = map[string]recipe{
 		args: []string{"--target=wasm32-wasi", "-O2", "testdata/command.c", "-o"}},
 	"goguest": {tool: "go", install: "https://go.dev/dl",
 		args: []string{"build", "-buildmode=c-shared", "-o"}, env: []string{"GOOS=wasip1", "GOARCH=wasm"}},
+	"fetch": {tool: "go", install: "https://go.dev/dl", dir: "../../tests/guests/fetch",
+		args: []string{"build", "-buildmode=c-shared", "-o"}, env: []string{"GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "GOFLAGS="}},
 	"goprogram": {tool: "go", install: "https://go.dev/dl",
 		args: []string{"build", "-o"}, env: []string{"GOOS=wasip1", "GOARCH=wasm"}},
 }
@@ -93,10 +96,14 @@ func guest(tb testing.TB, name string) []byte {
 		tb.Skip(needed)
 	}
 	args := append(append([]string{}, r.args...), out)
-	if r.tool == "go" {
+	switch {
+	case r.dir != "":
+		args = append(args, ".")
+	case r.tool == "go":
 		args = append(args, "./testdata/goguest")
 	}
 	cmd := exec.Command(r.tool, args...)
+	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), r.env...)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("%v: %v\n%s", cmd, err, msg)

@@ -12,6 +12,8 @@ import (
 	extism "github.com/extism/go-sdk"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins"
+	"github.com/awaken-agents/awaken-host/plugins/egress"
 )
 
 // awakenFunctions are the host's own functions: the offset of a JSON request in,
@@ -29,8 +31,13 @@ const maxRequest = 1 << 20
 
 // guestCall is what the host's functions know of the call that is running.
 type guestCall struct {
-	call *batch.Call
-	log  guestLog
+	call           *batch.Call
+	log            guestLog
+	plugin         *plugins.Plugin
+	inst           *instance
+	session        *egress.Session
+	maxRequestBody int64 // bytes
+	stopped        error // why one of the host's functions ended the guest; completes "tool x …"
 }
 
 type guestCallKey struct{}
@@ -46,12 +53,12 @@ func hostFunctions() []extism.HostFunction {
 	for _, name := range sortedKeys(serve) {
 		list = append(list, hostFunction(name, serve[name]))
 	}
-	return list
+	return append(list, httpHostFunction())
 }
 
 func hostFunction(name string, serve func(*guestCall, []byte) (any, error)) extism.HostFunction {
 	return extism.NewHostFunctionWithStack(name, func(ctx context.Context, p *extism.CurrentPlugin, stack []uint64) {
-		answer := answerRequest(ctx, name, serve, func() ([]byte, error) { return readRequest(ctx, p, stack[0]) })
+		answer := answerRequest(ctx, name, serve, func() ([]byte, error) { return readBlock(ctx, p, stack[0], maxRequest) })
 		stack[0] = 0
 		if answer == nil {
 			return
@@ -100,7 +107,9 @@ func errorAnswer(err error) []byte {
 	return b
 }
 
-func readRequest(ctx context.Context, p *extism.CurrentPlugin, offset uint64) ([]byte, error) {
+// readBlock copies a block of Extism's memory of at most so many bytes; 0 is an
+// empty one.
+func readBlock(ctx context.Context, p *extism.CurrentPlugin, offset uint64, most int64) ([]byte, error) {
 	if offset == 0 {
 		return nil, nil
 	}
@@ -108,8 +117,8 @@ func readRequest(ctx context.Context, p *extism.CurrentPlugin, offset uint64) ([
 	if err != nil {
 		return nil, fmt.Errorf("the request cannot be read: %w", err)
 	}
-	if n > maxRequest {
-		return nil, fmt.Errorf("the request is %d bytes, at most %d are allowed", n, maxRequest)
+	if n > uint64(most) {
+		return nil, fmt.Errorf("the request is %d bytes, at most %d are allowed", n, most)
 	}
 	outside := errors.New("the request is outside of Extism's memory")
 	if offset > math.MaxUint32 {

@@ -121,6 +121,9 @@ const killGrace = 250 * time.Millisecond
 // call runs an export. It returns soon after ctx ends.
 func (i *instance) call(ctx context.Context, export string, input []byte, guest *guestCall) (a answer) {
 	i.nap, i.guest = nap{ctx: ctx}, guest
+	guest.inst = i
+	// Of the call before, which may have been another run's.
+	i.plugin.LastStatusCode, i.plugin.LastResponseHeaders = 0, nil
 	i.stdout.log, i.stderr.log = &guest.log, &guest.log
 	i.calls++
 	i.budget.reset()

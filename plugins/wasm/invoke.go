@@ -59,7 +59,7 @@ func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.T
 	if out := v.refuseSize(l.program.module); out != nil {
 		return out, nil
 	}
-	v.guest = guestCall{call: call, log: newGuestLog(r.log, p.Manifest.ID, call)}
+	v.guest = guestCall{call: call, log: newGuestLog(r.log, p.Manifest.ID, call), plugin: p, session: l.http, maxRequestBody: r.opts.Egress.MaxRequestBytes()}
 	defer v.guest.log.end()
 	if p.Manifest.Module.ABI == plugins.ABIWASI {
 		return v.runCommand(ctx, l, &dispatched)
@@ -206,6 +206,9 @@ func (v *invocation) ended(ctx context.Context, b *budget, stderr string, err er
 	}
 	if b.refused {
 		return v.fail("%s", v.outOfMemory()), nil
+	}
+	if v.guest.stopped != nil {
+		return v.fail("%s", printable(v.guest.stopped.Error(), maxErrorText)), nil
 	}
 	v.r.log.Debug("a guest failed", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool), "operation", string(v.call.Operation()), "error", printable(err.Error(), maxErrorText))
 	var exit *sys.ExitError

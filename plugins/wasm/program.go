@@ -17,7 +17,7 @@ import (
 // What an Extism instance may hold beside its memory.
 const (
 	maxVarBytes  = 1 << 20
-	maxHTTPBytes = 0 // no host is granted in this release
+	maxHTTPBytes = 0 // by Extism's own function, which no guest can reach
 )
 
 // program is a compiled module. It holds nothing of a plugin but its code, so

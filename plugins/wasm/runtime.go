@@ -12,6 +12,7 @@ import (
 	extism "github.com/extism/go-sdk"
 
 	"github.com/awaken-agents/awaken-host/plugins"
+	"github.com/awaken-agents/awaken-host/plugins/egress"
 )
 
 // Options configure a Runtime. They are copied.
@@ -41,6 +42,9 @@ type Options struct {
 	// compiler cannot be interrupted: what is over time goes on in the background and
 	// keeps one of the GOMAXPROCS places for compilations until it ends.
 	CompileTimeout time.Duration
+	// Egress is the way out for requests of guests, to the hosts that their plugin
+	// may reach. Nil: one with egress.Options' defaults.
+	Egress *egress.Guard
 }
 
 // Runtime compiles and runs modules. It is safe for concurrent use.
@@ -68,11 +72,18 @@ type loaded struct {
 	plugin  *plugins.Plugin
 	program *program
 	pool    pool
+	http    *egress.Session
 
 	ready chan struct{} // closed when program or err is set
 	err   error
 	users int       // calls in progress; guarded by Runtime.mu
 	used  time.Time // guarded by Runtime.mu
+}
+
+// drain lets go of what a plugin keeps between calls; none may be running.
+func (l *loaded) drain() {
+	l.pool.drain()
+	l.http.Close()
 }
 
 // ErrClosed reports that the Runtime was closed.
@@ -101,6 +112,12 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Egress == nil {
+		var err error
+		if o.Egress, err = egress.New(egress.Options{}); err != nil {
+			return nil, err
+		}
 	}
 	if o.CacheDir != "" {
 		if err := privateDir(o.CacheDir); err != nil {
@@ -188,7 +205,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	<-r.drained
 	r.background.Wait()
 	for _, l := range r.loaded {
-		l.pool.drain()
+		l.drain()
 	}
 	r.mu.Lock()
 	var ended []*program
@@ -234,7 +251,7 @@ func (r *Runtime) acquire(ctx context.Context, p *plugins.Plugin) (*loaded, erro
 	r.mu.Lock()
 	l := r.loaded[p]
 	if l == nil {
-		l = &loaded{plugin: p, ready: make(chan struct{})}
+		l = &loaded{plugin: p, http: r.opts.Egress.Session(), ready: make(chan struct{})}
 		r.loaded[p] = l
 		r.background.Add(1)
 		go r.load(l)
@@ -346,7 +363,7 @@ func (r *Runtime) sweep(before time.Time) {
 	}
 	r.mu.Unlock()
 	for _, l := range idle {
-		l.pool.drain()
+		l.drain()
 	}
 	for _, g := range unused {
 		g.close(context.Background())

@@ -14,6 +14,8 @@ WASI(fd_write) int32_t fd_write(int32_t fd, int32_t iovs, int32_t n, int32_t out
 WASI(proc_exit) void proc_exit(int32_t status);
 WASI(poll_oneoff) int32_t poll_oneoff(int32_t in, int32_t out, int32_t n, int32_t events);
 AW_ENV(http_request) uint64_t extism_http_request(uint64_t request, uint64_t body);
+AW_ENV(http_status_code) int32_t extism_http_status_code(void);
+AW_ENV(http_headers) uint64_t extism_http_headers(void);
 AW_ENV(error_get) uint64_t extism_error_get(void);
 
 #define OUT(literal) aw_output(AW_STR(literal))
@@ -209,6 +211,13 @@ int fetch(void) {
   aw_str got = {0};
   aw_load(body, &got);
   return aw_output(got);
+}
+
+// fetch_left tells whether anything of an answer is there before a request is sent.
+AW_EXPORT(fetch_left)
+int fetch_left(void) {
+  if (extism_http_status_code() == 0 && extism_http_headers() == 0) return OUT("\"clean\"");
+  return OUT("\"dirty\"");
 }
 
 AW_EXPORT(call_info)
