@@ -219,3 +219,16 @@ func FuzzHostPattern(f *testing.F) {
 		}
 	})
 }
+
+func TestParseProxy(t *testing.T) {
+	for _, s := range []string{"http://proxy:3128", "https://us:pw@proxy.example:8443/", "socks5://127.0.0.1:1080", "http://[::1]:3128"} {
+		if u, err := ParseProxy(s); err != nil || u.Host == "" {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+	for _, s := range []string{"", "proxy:3128", "http://proxy", "ftp://proxy:21", "http://proxy:3128/x", "http://proxy:3128?x", "http:proxy:3128", "http://us:pw@a b:1", "http://127.1:80"} {
+		if u, err := ParseProxy(s); err == nil || strings.Contains(err.Error(), "pw") {
+			t.Errorf("%s: %v, %v", s, u, err)
+		}
+	}
+}

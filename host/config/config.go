@@ -28,6 +28,7 @@ type Config struct {
 	ClientTools   []plugins.HostTool
 	DelegateTools []plugins.HostTool
 	Limits        Limits
+	Egress        Egress
 	Sandbox       Sandbox
 	Serve         Serve
 
@@ -119,6 +120,15 @@ func (l Limits) Ceilings() plugins.Limits {
 
 // MaxArgumentBytes is the most argument bytes that one call may have.
 func (l Limits) MaxArgumentBytes() int { return l.ArgumentsMiB << 20 }
+
+// Egress is the way out of plugins to the hosts that they are granted.
+type Egress struct {
+	Proxy       Secret        // URL of the proxy for all requests, which may hold a password; empty: none
+	CAFile      string        // PEM file of authorities to trust besides the system's; empty: none
+	Timeout     time.Duration // of one request with its redirects; default 30s
+	RequestMiB  int           // of one request's body; default 8
+	ResponseMiB int           // of one answer's body; default 8
+}
 
 // Sandbox is where tools with target "sandbox" run.
 type Sandbox struct {

@@ -60,6 +60,8 @@ func (c *Config) decode(data []byte) []Problem {
 	limits.integer("output_mib", &c.Limits.OutputMiB)
 	limits.integer("arguments_mib", &c.Limits.ArgumentsMiB)
 
+	c.decodeEgress(root)
+
 	tickets := root.section("tickets")
 	tickets.duration("timeout", &c.Tickets.Timeout)
 
@@ -189,6 +191,18 @@ func decodeRecovery(t *table, tool string) plugins.RecoveryChoice {
 	}
 	choice.Policy = batch.RecoveryPolicy(policy)
 	return choice
+}
+
+func (c *Config) decodeEgress(root *table) {
+	e := root.section("egress")
+	var proxy string
+	e.text("proxy", &proxy)
+	c.Egress.Proxy = NewSecret(proxy)
+	e.text("ca_file", &c.Egress.CAFile)
+	e.duration("timeout", &c.Egress.Timeout)
+	e.integer("request_mib", &c.Egress.RequestMiB)
+	e.integer("response_mib", &c.Egress.ResponseMiB)
+	c.Egress.CAFile = c.join(c.Egress.CAFile)
 }
 
 func (c *Config) decodeSandbox(root *table) {

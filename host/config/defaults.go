@@ -27,6 +27,7 @@ func defaults() *Config {
 			OutputMiB:    plugins.DefaultLimits.OutputMiB,
 			ArgumentsMiB: defaultArgumentsMiB,
 		},
+		Egress:  Egress{Timeout: 30 * time.Second, RequestMiB: 8, ResponseMiB: 8},
 		Sandbox: Sandbox{Tier: "namespace", Provisioning: "on_tool_use", Network: "none"},
 		Serve:   Serve{Bind: "127.0.0.1:8421"},
 	}

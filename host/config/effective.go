@@ -71,6 +71,7 @@ func (c *Config) Effective() []Setting {
 	e.add("limits.timeout", c.Limits.Timeout)
 	e.add("limits.output_mib", c.Limits.OutputMiB)
 	e.add("limits.arguments_mib", c.Limits.ArgumentsMiB)
+	e.egress(&c.Egress)
 	e.sandbox(&c.Sandbox)
 	e.add("serve.bind", c.Serve.Bind)
 	return e.settings
@@ -152,6 +153,19 @@ func (e *effective) secret(key string, s SecretSource) {
 	default:
 		e.hide(child(key, "command"))
 	}
+}
+
+func (e *effective) egress(g *Egress) {
+	// Whole, because a user and a password can stand in it.
+	if g.Proxy.Reveal() == "" {
+		e.add("egress.proxy", "")
+	} else {
+		e.hide("egress.proxy")
+	}
+	e.add("egress.ca_file", g.CAFile)
+	e.add("egress.timeout", g.Timeout)
+	e.add("egress.request_mib", g.RequestMiB)
+	e.add("egress.response_mib", g.ResponseMiB)
 }
 
 func (e *effective) sandbox(s *Sandbox) {

@@ -48,6 +48,11 @@ id = "hand_over"
 parallel = false
 [[delegate_tool]]
 id = "side_by_side"
+[egress]
+proxy = "http://us:hunter2@proxy.example:3128"
+ca_file = "ca.pem"
+timeout = "10s"
+request_mib = 1
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +119,11 @@ limits.memory_mib = 256 # default
 limits.timeout = "1m30s" # host.toml:25
 limits.output_mib = 16 # default
 limits.arguments_mib = 4 # default
+egress.proxy = [redacted] # host.toml:43 secret
+egress.ca_file = "ca.pem" # host.toml:44
+egress.timeout = "10s" # host.toml:45
+egress.request_mib = 1 # host.toml:46
+egress.response_mib = 8 # default
 sandbox.tier = "namespace" # default
 sandbox.provisioning = "on_tool_use" # default
 sandbox.image = "" # default

@@ -99,6 +99,11 @@ func TestProblems(t *testing.T) {
 		{"too long", "[limits]\ntimeout = \"2d\"", []string{`3: limits.timeout: is 2d; write a duration from 1ms to 1d`}},
 		{"too much output", "[limits]\noutput_mib = 17", []string{`3: limits.output_mib: is 17; write a number from 1 to 16`}},
 		{"no arguments", "[limits]\narguments_mib = 0", []string{`3: limits.arguments_mib: is 0; write a number from 1 to 16`}},
+		{"proxy", "[egress]\nproxy = \"proxy:3128\"", []string{`3: egress.proxy: is not the address of a proxy; write it as "http://proxy.example.com:3128"`}},
+		{"proxy with a password", "[egress]\nproxy = \"ftp://us:pw@proxy:3128\"", []string{`3: egress.proxy: has a scheme other than http, https and socks5; write it as "http://proxy.example.com:3128"`}},
+		{"no time for a request", "[egress]\ntimeout = \"0s\"", []string{`3: egress.timeout: is 0s; write a duration from 100ms to 1h`}},
+		{"no request", "[egress]\nrequest_mib = 0", []string{`3: egress.request_mib: is 0; write a number from 1 to 64`}},
+		{"too large answers", "[egress]\nresponse_mib = 65", []string{`3: egress.response_mib: is 65; write a number from 1 to 64`}},
 		{"tier", "[sandbox]\ntier = \"namespaces\"", []string{`3: sandbox.tier: "namespaces" is not known; did you mean "namespace"? namespace, docker, podman, k8s, local are known`}},
 		{"provisioning", "[sandbox]\nprovisioning = \"lazy\"", []string{`3: sandbox.provisioning: "lazy" is not known; write one of on_tool_use, eager`}},
 		{"sandbox network", "[sandbox]\nnetwork = \"all\"", []string{`3: sandbox.network: "all" is not known; write one of none, allowlist, host`}},
@@ -169,7 +174,7 @@ func TestProblemsDoNotShowSecrets(t *testing.T) {
 // A table that this release refuses is not hidden by a mistake somewhere else.
 func TestRefusedBesidesMistakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "host.toml")
-	doc := "version = 1\n[sandbox]\ntier = \"docker\"\n[store]\nsynk = true\n[[plugin]]\npath = \"p\"\ngrant.hosts = [\"a\"]\n"
+	doc := "version = 1\n[sandbox]\ntier = \"docker\"\n[store]\nsynk = true\n[[plugin]]\npath = \"p\"\ngrant.commands = [\"a\"]\n"
 	if err := os.WriteFile(file, []byte(doc), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +186,7 @@ func TestRefusedBesidesMistakes(t *testing.T) {
 	for line := range strings.Lines(err.Error()) {
 		keys = append(keys, strings.Split(line, ": ")[1])
 	}
-	if got, want := strings.Join(keys, " "), "sandbox store.synk plugin[0].grant.hosts"; got != want {
+	if got, want := strings.Join(keys, " "), "sandbox store.synk plugin[0].grant.commands"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

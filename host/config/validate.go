@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/awaken-agents/awaken-host/plugins"
 )
 
 // Bounds of numbers. Output and arguments are bounded by what one commit of the
@@ -18,6 +20,7 @@ const (
 	maxArgumentsMiB = 16
 	maxDiskMiB      = 1 << 30
 	maxWarm         = 1000
+	maxHTTPMiB      = 64
 )
 
 var (
@@ -65,6 +68,7 @@ func (c *Config) validate() []Problem {
 	v.within("limits.timeout", c.Limits.Timeout, time.Millisecond, day)
 	v.between("limits.output_mib", c.Limits.OutputMiB, 1, maxOutputMiB)
 	v.between("limits.arguments_mib", c.Limits.ArgumentsMiB, 1, maxArgumentsMiB)
+	v.egress()
 	v.sandbox()
 	v.bind()
 	return v.problems
@@ -162,6 +166,21 @@ func (v *validator) retention() {
 	if r := v.c.Store.Retention; r != 0 {
 		v.within("store.retention", r, time.Second, 100*365*day)
 	}
+}
+
+func (v *validator) egress() {
+	e := &v.c.Egress
+	if proxy := e.Proxy.Reveal(); proxy != "" {
+		if _, err := plugins.ParseProxy(proxy); err != nil {
+			v.bad("egress.proxy", err.Error(), `write it as "http://proxy.example.com:3128"`)
+		}
+	}
+	if strings.ContainsRune(e.CAFile, 0) {
+		v.path("egress.ca_file", e.CAFile)
+	}
+	v.within("egress.timeout", e.Timeout, 100*time.Millisecond, time.Hour)
+	v.between("egress.request_mib", e.RequestMiB, 1, maxHTTPMiB)
+	v.between("egress.response_mib", e.ResponseMiB, 1, maxHTTPMiB)
 }
 
 func (v *validator) sandbox() {

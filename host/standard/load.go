@@ -62,6 +62,9 @@ func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
 			messages = append(messages, message{slog.LevelWarn,
 				fmt.Sprintf("plugin %s (%s) is not signed", l.Manifest.ID, l.Dir)})
 		}
+		if text := withoutNetwork(l); text != "" {
+			messages = append(messages, message{slog.LevelWarn, text})
+		}
 		if lines := l.MissingGrants(); lines != "" {
 			messages = append(messages, message{slog.LevelInfo,
 				fmt.Sprintf("plugin %s asks for more than it is granted; to grant it, add to its [[plugin]]:\n%s", l.Manifest.ID, lines)})

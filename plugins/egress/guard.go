@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -22,8 +21,8 @@ const (
 // Options are the operator's. They are copied.
 type Options struct {
 	// Proxy is where all requests go through, except those to this machine
-	// (localhost, 127.0.0.0/8, ::1), which nothing else could answer. See ParseProxy.
-	// Nil: none; the environment is not asked.
+	// (localhost, 127.0.0.0/8, ::1), which nothing else could answer. See
+	// plugins.ParseProxy. Nil: none; the environment is not asked.
 	Proxy *url.URL
 	// Roots are the certificate authorities to trust. Nil: the system's. See
 	// LoadRoots.
@@ -59,7 +58,7 @@ func New(o Options) (*Guard, error) {
 		o.MaxResponseBytes = DefaultMaxBytes
 	}
 	if o.Proxy != nil {
-		proxy, err := ParseProxy(o.Proxy.String())
+		proxy, err := plugins.ParseProxy(o.Proxy.String())
 		if err != nil {
 			return nil, fmt.Errorf("egress: the proxy %w", err)
 		}
@@ -73,27 +72,6 @@ func New(o Options) (*Guard, error) {
 
 // MaxRequestBytes is the most that the body of one request may have.
 func (g *Guard) MaxRequestBytes() int64 { return g.opts.MaxRequestBytes }
-
-// ParseProxy reads "http://host:port", "https://host:port" or "socks5://host:port",
-// with "user:password@" where the proxy asks for it. The error begins with a verb
-// and quotes nothing, because there may be a password in it.
-func ParseProxy(s string) (*url.URL, error) {
-	const how = `write it as "http://proxy.example.com:3128"`
-	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return nil, errors.New("is not the address of a proxy, " + how)
-	}
-	switch u.Scheme {
-	case "http", "https", "socks5":
-	default:
-		return nil, errors.New("has a scheme other than http, https and socks5, " + how)
-	}
-	if _, err := plugins.CanonicalHost(u.Hostname()); err != nil || u.Port() == "" {
-		return nil, errors.New("has no valid host or no port, " + how)
-	}
-	u.Path = ""
-	return u, nil
-}
 
 // LoadRoots returns the system's certificate authorities and those in a PEM file.
 func LoadRoots(file string) (*x509.CertPool, error) {
