@@ -54,6 +54,7 @@ func TestParseDesignSample(t *testing.T) {
 			Secrets: map[string]SecretSource{"API_TOKEN": {Env: "ACME_TOKEN"}},
 		}},
 		Limits: Limits{MemoryMiB: 256, Timeout: time.Minute, OutputMiB: 16, ArgumentsMiB: 4},
+		Egress: Egress{Timeout: 30 * time.Second, RequestMiB: 8, ResponseMiB: 8},
 		Sandbox: Sandbox{
 			Tier: "namespace", Provisioning: "on_tool_use", Network: "none", EngineArgs: []string{},
 			Image:   "name@sha256:" + strings.Repeat("0", 64),

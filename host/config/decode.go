@@ -196,8 +196,9 @@ func decodeRecovery(t *table, tool string) plugins.RecoveryChoice {
 func (c *Config) decodeEgress(root *table) {
 	e := root.section("egress")
 	var proxy string
-	e.text("proxy", &proxy)
-	c.Egress.Proxy = NewSecret(proxy)
+	if e.text("proxy", &proxy); proxy != "" {
+		c.Egress.Proxy = NewSecret(proxy)
+	}
 	e.text("ca_file", &c.Egress.CAFile)
 	e.duration("timeout", &c.Egress.Timeout)
 	e.integer("request_mib", &c.Egress.RequestMiB)

@@ -21,7 +21,7 @@ type CheckReport struct {
 }
 
 // Check looks for what would keep Open from opening what file describes: the host
-// file, the keys it trusts, every plugin with its signature and its code, and the
+// file, the authorities and keys it trusts, every plugin with its signature and its code, and the
 // policy. The error has all that was found, not the first alone. The ledger is not
 // opened, data_dir is not touched, and nothing is executed.
 func Check(ctx context.Context, file string, o Options) (*CheckReport, error) {
@@ -36,7 +36,8 @@ func Check(ctx context.Context, file string, o Options) (*CheckReport, error) {
 	for _, p := range cfg.Unsupported() {
 		r.Warnings = append(r.Warnings, p.String())
 	}
-	err = errors.Join(r.plugins(ctx, cfg, o.Logger), r.policy(ctx, cfg, o.Logger))
+	_, egressErr := openEgress(cfg)
+	err = errors.Join(egressErr, r.plugins(ctx, cfg, o.Logger), r.policy(ctx, cfg, o.Logger))
 	if err != nil {
 		return nil, err
 	}

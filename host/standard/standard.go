@@ -15,6 +15,7 @@ import (
 	"github.com/awaken-agents/awaken-host/host"
 	"github.com/awaken-agents/awaken-host/host/config"
 	"github.com/awaken-agents/awaken-host/plugins"
+	"github.com/awaken-agents/awaken-host/plugins/egress"
 	"github.com/awaken-agents/awaken-host/plugins/wasm"
 	"github.com/awaken-agents/awaken-host/policy"
 )
@@ -77,11 +78,15 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 	if err != nil {
 		return nil, setupError{err}
 	}
+	guard, err := openEgress(cfg)
+	if err != nil {
+		return nil, err
+	}
 	store, err := openStore(cfg, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := compile(ctx, cfg, snapshot, o.Logger)
+	runtime, err := compile(ctx, cfg, snapshot, guard, o.Logger)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -167,8 +172,8 @@ func openStore(cfg *config.Config, log *slog.Logger) (*badgerstore.Store, error)
 }
 
 // compile makes every plugin of the snapshot ready to run, two at a time.
-func compile(ctx context.Context, cfg *config.Config, s *plugins.Snapshot, log *slog.Logger) (*wasm.Runtime, error) {
-	r, err := wasm.New(ctx, wasm.Options{CacheDir: filepath.Join(cfg.DataDir, "cache", "wasm"), Logger: log})
+func compile(ctx context.Context, cfg *config.Config, s *plugins.Snapshot, guard *egress.Guard, log *slog.Logger) (*wasm.Runtime, error) {
+	r, err := wasm.New(ctx, wasm.Options{CacheDir: filepath.Join(cfg.DataDir, "cache", "wasm"), Egress: guard, Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -123,30 +123,31 @@ func TestScripts(t *testing.T) {
 		},
 		Condition: condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":  exits,
-			"plugin": copyPlugin,
-			"json":   checkJSON,
-			"lines":  checkLines,
-			"keys":   checkKeys,
-			"setenv": setFromJSON,
-			"tamper": tamper,
-			"bytes":  writeBytes,
-			"calls":  writeCalls,
-			"sha256": setSHA256,
-			"start":  start,
-			"await":  await,
-			"signal": sendSignal,
-			"ended":  ended,
+			"exits":   exits,
+			"plugin":  copyPlugin,
+			"json":    checkJSON,
+			"lines":   checkLines,
+			"keys":    checkKeys,
+			"setenv":  setFromJSON,
+			"tamper":  tamper,
+			"bytes":   writeBytes,
+			"calls":   writeCalls,
+			"sha256":  setSHA256,
+			"start":   start,
+			"await":   await,
+			"signal":  sendSignal,
+			"ended":   ended,
+			"website": website,
 		},
 	})
 }
 
-// condition knows [plugin:NAME]: the example plugin is built. In CI it is true,
+// condition knows [plugin:NAME]: the plugin of the examples or of tests is built. In CI it is true,
 // so that a plugin that is not there fails the script.
 func condition(cond string) (bool, error) {
 	name, ok := strings.CutPrefix(cond, "plugin:")
 	if !ok {
 		return false, fmt.Errorf("unknown condition %q", cond)
 	}
-	return os.Getenv("CI") == "true" || built(filepath.Join(plugins, name)), nil
+	return os.Getenv("CI") == "true" || built(filepath.Join(plugins, name)) || built(filepath.Join(guests, name)), nil
 }
