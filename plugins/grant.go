@@ -18,9 +18,10 @@ type Grant struct {
 
 // PathGrant is the host folder behind a guest path.
 type PathGrant struct {
-	Host   string
-	Mode   string // "ro" or "rw"; empty: what the manifest asks for
-	MaxMiB int    // quota, 0: none
+	Host     string
+	Mode     string // "ro" or "rw"; empty: what the manifest asks for
+	MaxMiB   int    // how much the folder may hold before the plugin may not add to it; 0: not bounded
+	MaxFiles int    // how many files and folders it may hold, likewise
 }
 
 func (g *Grant) clone() *Grant {
@@ -67,6 +68,8 @@ func effective(c Capabilities, g *Grant, l Limits) (Capabilities, []string) {
 			problems = append(problems, fmt.Sprintf("grant.paths: %q has no host folder, set host", p))
 		case give.MaxMiB < 0:
 			problems = append(problems, fmt.Sprintf("grant.paths: %q has max_mib %d, write 0 for none or a size", p, give.MaxMiB))
+		case give.MaxFiles < 0:
+			problems = append(problems, fmt.Sprintf("grant.paths: %q has max_files %d, write 0 for none or a number", p, give.MaxFiles))
 		default:
 			if e.Paths == nil {
 				e.Paths = map[string]string{}

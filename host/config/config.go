@@ -95,6 +95,8 @@ type PathGrant struct {
 	Host   string
 	Mode   string // "ro", the default, or "rw"
 	MaxMiB int    // how much it may hold; 0: not bounded
+	// MaxFiles is how many files and folders it may hold; 0: not bounded.
+	MaxFiles int
 }
 
 // SecretSource says where a secret is read from when a call needs it. Exactly one

@@ -156,6 +156,7 @@ func (c *Config) decodeGrant(t *table) *Grant {
 		pt.text("host", &p.Host)
 		pt.text("mode", &p.Mode)
 		pt.integer("max_mib", &p.MaxMiB)
+		pt.integer("max_files", &p.MaxFiles)
 		p.Host = c.join(p.Host)
 		put(&g.Paths, guest, p)
 	}

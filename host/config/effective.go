@@ -116,6 +116,7 @@ func (e *effective) plugin(key string, p *Plugin) {
 			e.add(child(to, "host"), g.Paths[guest].Host)
 			e.add(child(to, "mode"), g.Paths[guest].Mode)
 			e.add(child(to, "max_mib"), g.Paths[guest].MaxMiB)
+			e.add(child(to, "max_files"), g.Paths[guest].MaxFiles)
 		}
 		e.add(child(at, "commands"), g.Commands)
 	}

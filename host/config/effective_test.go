@@ -94,6 +94,7 @@ plugin[0].grant.hosts = [] # default
 plugin[0].grant.paths."/w".host = "work" # host.toml:12
 plugin[0].grant.paths."/w".mode = "ro" # default
 plugin[0].grant.paths."/w".max_mib = 0 # default
+plugin[0].grant.paths."/w".max_files = 0 # default
 plugin[0].grant.commands = [] # default
 plugin[0].config.api_token = [redacted] # host.toml:15 secret
 plugin[0].config.units = "say \"metric\"" # host.toml:14

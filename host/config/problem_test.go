@@ -82,6 +82,7 @@ func TestProblems(t *testing.T) {
 		{"path mode", plugin("grant.paths.\"/w\" = { host = \"w\", mode = \"wr\" }"), []string{`4: plugin[0].grant.paths."/w".mode: "wr" is not known; write one of ro, rw`}},
 		{"path without host", plugin("[plugin.grant.paths.\"/w\"]\nmode = \"ro\""), []string{`4: plugin[0].grant.paths."/w": has no host; add host = "…"`}},
 		{"path size", plugin("grant.paths.\"/w\" = { host = \"w\", max_mib = -1 }"), []string{`4: plugin[0].grant.paths."/w".max_mib: is -1; write a number from 0 to 1073741824`}},
+		{"path files", plugin("grant.paths.\"/w\" = { host = \"w\", max_files = 200001 }"), []string{`4: plugin[0].grant.paths."/w".max_files: is 200001; write a number from 0 to 200000`}},
 		{"command with path", plugin("grant.commands = [\"/bin/sh\"]"), []string{`4: plugin[0].grant.commands[0]: "/bin/sh" is not the name of a command; write the bare name, such as "git"`}},
 		{"config without name", plugin("config.\"\" = \"x\""), []string{`4: plugin[0].config."": has no name; name it`}},
 		{"secret name", plugin("secrets.\"a b\" = { env = \"X\" }"), []string{`4: plugin[0].secrets."a b": is not the name of a secret; write letters, digits and _, such as API_TOKEN`}},

@@ -72,9 +72,6 @@ func (u *unsupported) plugin(key string, p Plugin) {
 			Remedy: `remove it and name a folder with path = "…"`})
 	}
 	if g := p.Grant; g != nil {
-		if len(g.Paths) > 0 {
-			u.refuse(key+".grant.paths", "file access of plugins")
-		}
 		if len(g.Commands) > 0 {
 			u.refuse(key+".grant.commands", "running commands from plugins")
 		}

@@ -19,6 +19,7 @@ const (
 	maxOutputMiB    = 16
 	maxArgumentsMiB = 16
 	maxDiskMiB      = 1 << 30
+	maxQuotaFiles   = 200_000 // a folder with more cannot be measured in time
 	maxWarm         = 1000
 	maxHTTPMiB      = 64
 )

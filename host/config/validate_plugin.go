@@ -80,6 +80,7 @@ func (v *validator) grant(key string, g *Grant) {
 		v.file(at, "host", p.Host)
 		v.oneOf(child(at, "mode"), p.Mode, []string{"ro", "rw"})
 		v.between(child(at, "max_mib"), p.MaxMiB, 0, maxDiskMiB)
+		v.between(child(at, "max_files"), p.MaxFiles, 0, maxQuotaFiles)
 	}
 	for i, c := range g.Commands {
 		if !made(c, lower+upper+decimal+"._+-") || strings.HasPrefix(c, "-") {

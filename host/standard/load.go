@@ -53,6 +53,9 @@ func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
 	for i := range cfg.Plugins {
 		p := &cfg.Plugins[i]
 		l, err := plugins.Load(p.Path, loadOptions(cfg, trust, p, i))
+		if err == nil {
+			err = checkPlaces(cfg, i)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -138,7 +141,10 @@ func loadOptions(cfg *config.Config, trust plugins.Trust, p *config.Plugin, i in
 		if g.Paths != nil {
 			o.Grant.Paths = make(map[string]plugins.PathGrant, len(g.Paths))
 			for guest, to := range g.Paths {
-				o.Grant.Paths[guest] = plugins.PathGrant{Host: to.Host, Mode: to.Mode, MaxMiB: to.MaxMiB}
+				o.Grant.Paths[guest] = plugins.PathGrant{
+					// As it is now: a link that is changed later leads nowhere else.
+					Host: resolved(to.Host), Mode: to.Mode, MaxMiB: to.MaxMiB, MaxFiles: to.MaxFiles,
+				}
 			}
 		}
 	}

@@ -23,6 +23,12 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	if err != nil {
 		return nil, unavailable(v.call, err)
 	}
+	mounts, err := v.r.openMounts(mountsOf(v.plugin, v.call.Grant))
+	if err != nil {
+		return nil, unavailable(v.call, err)
+	}
+	defer mounts.close()
+	v.files = mounts
 	release, err := v.admit(ctx)
 	if err != nil {
 		return nil, unavailable(v.call, err)
@@ -30,6 +36,7 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	defer release()
 	gctx, cancel := v.deadline(ctx)
 	defer cancel(nil)
+	mounts.begin(gctx, v.refused)
 
 	var said tail
 	stdout := &cappedBuffer{most: v.limits.output, over: func() { cancel(errOutput) }}
@@ -40,7 +47,7 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 		WithArgs(append([]string{path.Base(v.plugin.Manifest.Module.Path)}, v.spec.Args...)...).
 		WithStdin(bytes.NewReader(v.input)).WithStdout(stdout).WithStderr(stderr).
 		WithNanosleep(sleeper.sleep).
-		WithFSConfig(wazero.NewFSConfig().WithFSMount(files, "/awaken"))
+		WithFSConfig(mounts.addTo(wazero.NewFSConfig().WithFSMount(files, "/awaken")))
 	*dispatched = l.program.module.hasStart
 	mod, err := l.program.runtime.InstantiateModule(experimental.WithMemoryAllocator(gctx, b), l.program.command, config)
 	if err != nil {

@@ -58,6 +58,8 @@ var recipes = map[string]recipe{
 		"-I", "../../examples/wasm-tools/include", "testdata/guest.c", "-o"}},
 	"command": {tool: "clang", install: "apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32",
 		args: []string{"--target=wasm32-wasi", "-O2", "testdata/command.c", "-o"}},
+	"files": {tool: "clang", install: "apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32",
+		args: []string{"--target=wasm32-wasi", "-O2", "testdata/files.c", "-o"}},
 	"goguest": {tool: "go", install: "https://go.dev/dl",
 		args: []string{"build", "-buildmode=c-shared", "-o"}, env: []string{"GOOS=wasip1", "GOARCH=wasm"}},
 	"fetch": {tool: "go", install: "https://go.dev/dl", dir: "../../tests/guests/fetch",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	extism "github.com/extism/go-sdk"
+	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -23,6 +24,7 @@ type instance struct {
 	stderr lineWriter
 	tail   tail
 	nap    nap
+	files  *mountSet
 	guest  *guestCall // the current call; nil between calls
 	calls  int
 	gone   atomic.Bool // one of its modules was closed
@@ -43,17 +45,21 @@ func keepOutputPure(log *slog.Logger) {
 	}
 }
 
-// newInstance instantiates the program for p. Code of the guest runs here only if
-// the module has a start section; ctx bounds it.
-func newInstance(ctx context.Context, g *program, p *plugins.Plugin, memory uint64, log *slog.Logger) (*instance, error) {
-	i := &instance{budget: newBudget(memory, true), nap: nap{ctx: ctx}}
+// newInstance instantiates the program for p, which has files from then on. Code of
+// the guest runs here only if the module has a start section; ctx bounds it.
+func newInstance(ctx context.Context, g *program, p *plugins.Plugin, memory uint64, files *mountSet, log *slog.Logger) (*instance, error) {
+	i := &instance{budget: newBudget(memory, true), nap: nap{ctx: ctx}, files: files}
 	i.stdout = lineWriter{level: slog.LevelInfo, source: "stdout"}
 	i.stderr = lineWriter{level: slog.LevelWarn, source: "stderr", tail: &i.tail}
 	keepOutputPure(log)
 	config := realWorld.WithStdout(&i.stdout).WithStderr(&i.stderr).WithNanosleep(i.nap.sleep)
+	if len(files.jails) > 0 {
+		config = config.WithFSConfig(files.addTo(wazero.NewFSConfig()))
+	}
 	ctx = experimental.WithCloseNotifier(experimental.WithMemoryAllocator(ctx, i.budget), i)
 	plugin, err := g.extism.Instance(ctx, extism.PluginInstanceConfig{ModuleConfig: config})
 	if err != nil {
+		i.close()
 		return i, err
 	}
 	i.plugin = plugin
@@ -168,6 +174,7 @@ const maxKernelPages = kernelPages + 128
 // write anywhere in it, and a call would begin by trusting what it finds.
 func (i *instance) renew() bool {
 	i.nap, i.guest = nap{ctx: context.Background()}, nil
+	i.files.begin(context.Background(), nil)
 	i.stdout.log, i.stderr.log = nil, nil
 	kernel := i.budget.kernel.buf
 	if i.gone.Load() || len(kernel) > maxKernelPages*pageBytes || i.budget.used > i.budget.limit/4*3 {
@@ -188,4 +195,5 @@ func (i *instance) close() {
 	if i.plugin != nil {
 		_ = i.plugin.CloseWithContext(context.Background())
 	}
+	i.files.close()
 }

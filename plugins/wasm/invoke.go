@@ -29,6 +29,7 @@ type invocation struct {
 	limits limits
 	input  []byte
 	guest  guestCall
+	files  *mountSet // what the guest sees; nil before it is open
 }
 
 // invoke runs one call of a tool of p. See batch.Executor for what it returns.
@@ -62,9 +63,29 @@ func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.T
 	v.guest = guestCall{call: call, log: newGuestLog(r.log, p.Manifest.ID, call), plugin: p, session: l.http, maxRequestBody: r.opts.Egress.MaxRequestBytes()}
 	defer v.guest.log.end()
 	if p.Manifest.Module.ABI == plugins.ABIWASI {
-		return v.runCommand(ctx, l, &dispatched)
+		out, err = v.runCommand(ctx, l, &dispatched)
+	} else {
+		out, err = v.runExport(ctx, l, &dispatched)
 	}
-	return v.runExport(ctx, l, &dispatched)
+	return v.explain(out), err
+}
+
+// explain adds to the result of a tool that failed what it was refused of its
+// folders: WASI has no number for a full quota, and no text at all.
+func (v *invocation) explain(out *batch.Output) *batch.Output {
+	if out == nil || !out.IsError || v.files == nil {
+		return out
+	}
+	if refusals := v.files.refusals(); refusals != "" {
+		out.Content = append(out.Content, batch.TextBlock(fmt.Sprintf("tool %s was refused in its folders: %s", v.call.Tool, refusals)))
+	}
+	return out
+}
+
+// refused logs what the guest was refused of its folders.
+func (v *invocation) refused(guestPath, reason string) {
+	v.r.log.Warn("a guest was refused a file", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool),
+		"operation", string(v.call.Operation()), "guest_path", guestPath, "reason", reason)
 }
 
 func unavailable(call *batch.Call, err error) error {
@@ -153,10 +174,19 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 	gctx, cancel := v.deadline(ctx)
 	defer cancel(nil)
 	live := inst
-	if live == nil {
+	if live != nil {
+		live.files.begin(gctx, v.refused)
+		v.files = live.files
+	} else {
 		// With a start section, code of the guest runs while it is instantiated.
 		*dispatched = l.program.module.hasStart
-		live, err = newInstance(gctx, l.program, v.plugin, v.limits.memory, v.r.log)
+		mounts, err := v.r.openMounts(mountsOf(v.plugin, v.call.Grant))
+		if err != nil {
+			return nil, unavailable(v.call, err)
+		}
+		mounts.begin(gctx, v.refused)
+		v.files = mounts
+		live, err = newInstance(gctx, l.program, v.plugin, v.limits.memory, mounts, v.r.log)
 		if err != nil {
 			return v.ended(gctx, live.budget, "", err, *dispatched)
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	extism "github.com/extism/go-sdk"
@@ -65,6 +66,9 @@ type Runtime struct {
 	drained  chan struct{} // closed when closed and calls is 0
 
 	background sync.WaitGroup // loads and the janitor, not compilations
+
+	folders   folders
+	openFiles atomic.Int64 // that guests have
 }
 
 // loaded is a plugin with its program and its live instances.
@@ -304,6 +308,9 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkFolders(p); err != nil {
+		return nil, err
+	}
 	key := string(p.Manifest.Module.ABI) + " " + p.Manifest.Module.SHA256
 	r.mu.Lock()
 	g := r.programs[key]
@@ -331,6 +338,7 @@ func (r *Runtime) sweepIdle(idle time.Duration) {
 		select {
 		case now := <-t.C:
 			r.sweep(now.Add(-idle))
+			r.folders.sweep(now.Add(-idle))
 		case <-r.base.Done():
 			return
 		}
