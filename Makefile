@@ -51,10 +51,12 @@ ifeq ($(CI),true)
 endif
 
 .PHONY: guests
-guests: setup ## build the example tools and the plugins of tests
+guests: setup ## build the example tools, the plugins of tests and OPA
 	@echo "building the example tools into $(BIN)/plugins and the plugins of tests into $(BIN)/guests"
 	@$(MAKE) -s -C examples/wasm-tools OUT=$(PLUGINS)
 	@$(MAKE) -s -C tests/guests OUT=$(GUESTS)
+	@$(GO) -C tests/opa build -o $(CURDIR)/$(BIN)/opa github.com/open-policy-agent/opa \
+		|| { echo "bin/opa cannot be built: policies are not compared with opa eval" >&2; test "$${CI:-}" != true; }
 
 # demo.sh gets the host and the folder of built, unsigned tools.
 .PHONY: demo
@@ -117,6 +119,7 @@ check-modules:
 	@.ci/step "modules" $(GO) mod tidy -diff
 	@.ci/step "modules of the tools" $(GO) -C .ci/tools mod tidy -diff
 	@.ci/step "modules of the example tools" $(GO) -C examples/wasm-tools mod tidy -diff
+	@.ci/step "modules of OPA's program" $(GO) -C tests/opa mod tidy -diff
 	@.ci/step "modules verified" $(GO) mod verify
 
 .PHONY: check-generated

@@ -25,10 +25,11 @@ within(path, folder) := answer if {
 within_any(path, folders) := true in {a | some f in folders; a := within(path, f)}
 
 # matches(path, pattern): it matches a glob: * and ? stop at a slash, ** does not,
-# {a,b} is one of several, [a-z] a character of a range.
+# {a,b} is one of several, [a-z] a character of a range. A pattern that starts with **
+# goes with absolute and relative paths; "**/*.pem" is any such file in a folder.
 matches(path, pattern) := answer if {
 	p := clean(path)
-	same_kind(p, pattern)
+	may_match(p, pattern)
 	answer := glob.match(pattern, ["/"], p)
 } else := lib.fail(sprintf("paths.matches: one of %v and %v is absolute, the other is not", [path, pattern]))
 
@@ -45,6 +46,13 @@ clean(path) := cleaned if {
 root(path) := "/" if {
 	startswith(path, "/")
 } else := ""
+
+may_match(_, pattern) if startswith(pattern, "**")
+
+may_match(p, pattern) if {
+	not startswith(pattern, "**")
+	same_kind(p, pattern)
+}
 
 same_kind(a, b) if startswith(a, "/") == startswith(b, "/")
 

@@ -49,6 +49,8 @@ test_matches if {
 		["/home/x/.ssh/id_rsa", "/home/*/.ssh/**"],
 		["a.pem", "*.{pem,key}"],
 		["/v1/x", "/v[0-9]/x"],
+		["/home/x/a.pem", "**/*.pem"],
+		["x/a.pem", "**/*.pem"],
 	] {
 		paths.matches(c[0], c[1]) == true
 	}
