@@ -26,7 +26,7 @@ listed with file and line, and the exit status is 2.`,
 		Args:              arguments(0, 0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              a.do(a.checkPolicy),
-	}, a.policySchemaCommand(), a.policyTestCommand(), a.policyEvalCommand(), a.policyDiffCommand())
+	}, a.policySchemaCommand(), a.policyTestCommand(), a.policyEvalCommand(), a.policyDiffCommand(), a.policyBenchCommand())
 	return cmd
 }
 
