@@ -338,10 +338,13 @@ func (l *Log) Stats() Stats {
 // Close writes what is owed if that is possible now, gives the server a moment, and
 // says what is left for the next process.
 func (l *Log) Close() error {
-	l.stop()
-	l.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), flushMost)
 	defer cancel()
+	if l.up != nil {
+		defer context.AfterFunc(ctx, func() { close(l.up.abort) })()
+	}
+	l.stop()
+	l.wg.Wait()
 	for _, s := range l.sinks {
 		s.mu.Lock()
 		unsettled := !s.owed.IsZero() || len(s.pending) > 0
@@ -358,7 +361,7 @@ func (l *Log) Close() error {
 		s.mu.Unlock()
 	}
 	if l.up != nil {
-		err := l.up.flush(ctx)
+		err := l.up.flush(ctx, ctx)
 		if n := l.up.spool.pending(); n > 0 {
 			l.o.Logger.Warn("decisions wait for the server; the next process sends them", "events", n, "url", l.up.o.URL, "err", err)
 		}

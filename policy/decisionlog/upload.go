@@ -45,7 +45,8 @@ type uploader struct {
 	dir    string
 	client *http.Client
 	log    *slog.Logger
-	most   int // events of the next request: fewer after a refusal, to find which one it is
+	most   int           // events of the next request: fewer after a refusal, to find which one it is
+	abort  chan struct{} // closed when the request under way has had its time
 
 	uploaded, refused atomic.Uint64
 }
@@ -67,6 +68,7 @@ func newUploader(o HTTP, dir string, durable bool, log *slog.Logger) (*uploader,
 	}
 	return &uploader{
 		o: o, logs: u.JoinPath("logs").String(), spool: s, dir: dir, log: log, most: o.BatchEvents,
+		abort: make(chan struct{}),
 		client: &http.Client{
 			// No proxy of the process's environment, and no redirect that would carry
 			// decisions elsewhere.
@@ -83,9 +85,19 @@ func orElse[T int | int64 | time.Duration](v *T, d T) {
 	}
 }
 
-// run sends until ctx ends.
+// run sends until ctx ends. A request that is under way then goes on until abort is
+// closed: cut short, its events would be sent again.
 func (u *uploader) run(ctx context.Context) {
 	defer u.client.CloseIdleConnections()
+	request, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	go func() {
+		select {
+		case <-u.abort:
+			cancel()
+		case <-request.Done():
+		}
+	}()
 	failures := 0
 	for {
 		delay := u.o.MinDelay
@@ -101,7 +113,7 @@ func (u *uploader) run(ctx context.Context) {
 		if !wait(ctx, delay) {
 			return
 		}
-		err := u.flush(ctx)
+		err := u.flush(ctx, request)
 		var later retryAfter
 		switch {
 		case ctx.Err() != nil:
@@ -139,8 +151,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// flush sends everything that waits, until the first failure.
-func (u *uploader) flush(ctx context.Context) error {
+// flush sends everything that waits, until the first failure. No request is begun once
+// ctx has ended; those that are go on under a context of their own.
+func (u *uploader) flush(ctx, request context.Context) error {
 	for {
 		lines, end, err := u.spool.next(u.most, u.o.BatchBytes)
 		if err != nil || len(lines) == 0 {
@@ -149,7 +162,7 @@ func (u *uploader) flush(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := u.send(ctx, lines, end); err != nil {
+		if err := u.send(request, lines, end); err != nil {
 			return err
 		}
 	}

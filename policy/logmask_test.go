@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+func openMask(t *testing.T, deadline time.Duration, files map[string]string) (*Gate, error) {
+	t.Helper()
+	files["p.rego"] = "package awaken.policy\n\nallow if input.tool.id == \"x\"\n"
+	return Open(t.Context(), Options{
+		Paths: []string{folder(t, files)}, Deadline: deadline,
+		Tools: func() *plugins.Snapshot { return nil },
+	})
+}
+
+const logEvent = `{"decision_id":"r/1/0/1","input":{"tool":{"id":"mail__send"},"call":{"arguments":{"to":"bob","n":12345678901234567890}}},"result":{"outcome":"allow"}}`
+
+func TestLogMask(t *testing.T) {
+	for name, c := range map[string]struct{ rego, want, fails string }{
+		"set": {`mask contains "/input/call/arguments/to" if input.input.tool.id == "mail__send"`, `["/input/call/arguments/to"]`, ""},
+		"object": {`mask contains {"op": "upsert", "path": "/input/call/arguments/n", "value": input.input.call.arguments.n}`,
+			`[{"op":"upsert","path":"/input/call/arguments/n","value":12345678901234567890}]`, ""},
+		"nothing matches": {`mask contains "/input" if input.result.outcome == "block"`, `[]`, ""},
+		"list":            {`mask := ["/input"]`, `["/input"]`, ""},
+		"undefined":       {`mask := ["/input"] if input.result.outcome == "block"`, "", "is undefined"},
+		"not there":       {`other := 1`, "", "is undefined"},
+		"text":            {`mask := "/input"`, "", "neither a set nor a list"},
+		"true":            {`mask if true`, "", "neither a set nor a list"},
+		"failing builtin": {`mask contains p if p := to_number(input.input.call.arguments.to)`, "", "to_number"},
+		"conflict":        {"mask := [] if input.result\nmask := [1] if input.input", "", "conflict"},
+		"endless":         {`mask contains x if { some i in numbers.range(1, 100000000); x := i; i < 0 }`, "", "within"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := openMask(t, 50*time.Millisecond, map[string]string{"log.rego": "package system.log\n\n" + c.rego + "\n"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := g.LogMask(t.Context(), json.RawMessage(logEvent))
+			if string(got) != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%s, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestNoLogMask(t *testing.T) {
+	g, err := openMask(t, 0, map[string]string{"other.rego": "package system.other\n\nmask contains \"/input\"\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := g.LogMask(t.Context(), json.RawMessage(logEvent)); got != nil || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// Rules of the log are checked against their own input, not the gate's, in every file
+// of the package and whatever annotations are there.
+func TestLogMaskIsChecked(t *testing.T) {
+	for name, c := range map[string]struct{ head, rule, fails string }{
+		"event":              {"", `mask contains "/input" if input.input.tool.id == "x"`, ""},
+		"all of it":          {"", `mask contains "/input" if { input.labels.id; input.decision_id; input.custom.seq; input.metrics.x; input.bundles.policy; input.requested_by; input.path; input.timestamp; input.result.outcome }`, ""},
+		"arguments":          {"", `mask contains "/input" if input.input.call.arguments.any.thing`, ""},
+		"the gate's input":   {"", `mask contains "/input" if input.tool.id == "x"`, `input has no "tool"`},
+		"typo":               {"", `mask contains "/input" if input.input.tol.id == "x"`, `input.input has no "tol"`},
+		"with an annotation": {"# METADATA\n# scope: package\n# title: ours\n", `mask contains "/input" if input.inputs.tool.id == "x"`, `input has no "inputs"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := openMask(t, 0, map[string]string{
+				"a.rego": "package system.log\n\nother := input.input.run.id\n",
+				"b.rego": c.head + "package system.log\n\n" + c.rule + "\n",
+				"c.rego": "package system.log.deep\n\nother := input.input.run.id\n",
+			})
+			if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%v, want %q", err, c.fails)
+			}
+		})
+	}
+}
