@@ -34,6 +34,9 @@ type Options struct {
 	// Owed is since when the ledger has what something else still needs of it, zero when
 	// nothing does: Prune keeps the runs that changed since then. Nil: nothing ever does.
 	Owed func() time.Time
+	// Background runs from Start until Close, each on a goroutine of its own; Close ends
+	// their contexts and waits for them before it releases the parts.
+	Background []func(context.Context)
 
 	// Close releases the parts, in order, when the Host is closed.
 	Close []func() error
@@ -106,7 +109,11 @@ func (h *Host) Start(ctx context.Context) error {
 	if n > 0 {
 		h.o.Logger.Info("continued runs of an earlier process", "runs", n)
 	}
-	h.sched.start()
+	if h.sched.start() {
+		for _, f := range h.o.Background {
+			h.sched.beside(f)
+		}
+	}
 	if h.o.Retention > 0 {
 		h.sched.every(pruneEvery, func(ctx context.Context) {
 			if _, err := h.Prune(ctx, h.o.Retention, false); err != nil && ctx.Err() == nil {

@@ -44,15 +44,25 @@ func (s *scheduler) poke() {
 	}
 }
 
-func (s *scheduler) start() {
+// start reports whether it had not been started before.
+func (s *scheduler) start() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cancel != nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.ctx, s.cancel = ctx, cancel
 	s.wg.Go(func() { s.loop(ctx) })
+	return true
+}
+
+// beside runs f until stop ends its context; f returns then.
+func (s *scheduler) beside(f func(context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx := s.ctx
+	s.wg.Go(func() { f(ctx) })
 }
 
 // every runs f now and then again and again, until stop.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -34,22 +35,14 @@ type set struct {
 	looksBack bool
 	// prepare makes another question to the same policy.
 	prepare func(ctx context.Context, query string) (rego.PreparedEvalQuery, error)
-}
 
-// load reads, compiles and prepares the policy under the options' paths.
-func load(ctx context.Context, o *Options) (*set, error) {
-	if problems := checkBuiltins(o.Builtins); len(problems) > 0 {
-		return nil, problems
-	}
-	found, err := readSources(ctx, o.Paths, false)
-	if err != nil {
-		return nil, err
-	}
-	s, err := compile(ctx, o, baseModules(), found.policy)
-	if s != nil {
-		s.unread = found.unread
-	}
-	return s, err
+	// What the loader adds.
+	tests    []source   // beside the policy, if they were read
+	tested   bool       // they were run and passed
+	versions []*version // of the loader's bundles, in their order
+	digest   string     // of everything that was read
+	took     time.Duration
+	refused  error // why the newest bundles are not in it; nil: they are
 }
 
 // compile builds a set from a base policy and what operators wrote. The error is

@@ -29,6 +29,7 @@ type Candidate struct {
 // Compile compiles the policy under o.Paths as Open does; Tools is not needed. The
 // error is that of Open.
 func Compile(ctx context.Context, o Options) (*Candidate, error) {
+	o.TestOnReload = false // it is asked about, not put in force
 	s, err := load(ctx, &o)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/topdown/print"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -24,13 +25,27 @@ const (
 	DefaultMaxArgumentBytes = 4 << 20
 )
 
-// Options configures a Gate. Paths and Tools are required; Check needs no Tools.
+// Options configures a Gate. Tools is required, and a path or a bundle; Check needs no
+// Tools.
 type Options struct {
-	// Paths are .rego, .json, .yaml and .yml files, and folders of them. Tests
-	// (_test.rego) and hidden files are left out. A missing or empty one is an
-	// error, and so is what is neither file nor folder, larger than 4 MiB, or 64 MiB
-	// in all.
+	// Paths are .rego, .json, .yaml and .yml files, folders of them, and unsigned
+	// bundles (.tar.gz, .tgz). Tests (_test.rego) and hidden files are left out. A
+	// missing or empty one is an error, and so is what is neither file nor folder,
+	// larger than 4 MiB, or 64 MiB in all.
 	Paths []string
+	// Bundles are OPA bundles, from disk or from servers.
+	Bundles []BundleOptions
+	// StateDir is where bundles from servers are kept for when those are down, and
+	// where the status is written; see Gate.Keep. Empty: nowhere.
+	StateDir string
+	// TestOnReload puts a policy in force only when the tests beside it pass, at start
+	// too.
+	TestOnReload bool
+	// WatchEvery is how often Watch looks at files; 0: DefaultWatchEvery, negative:
+	// never.
+	WatchEvery time.Duration
+	// Metrics gets the collectors of the gate; nil: none.
+	Metrics prometheus.Registerer
 	// Deadline bounds one decision, arguments read and rules evaluated; 0:
 	// DefaultDeadline.
 	Deadline time.Duration
@@ -43,15 +58,21 @@ type Options struct {
 	// Logger hears of failures (warn) and of print() in policies (debug); nil:
 	// discard.
 	Logger *slog.Logger
+
+	tests bool // read the tests beside the policy, and leave it to the caller to run them
 }
 
 // Gate decides by policy. It is a batch.Gate: all methods are safe for concurrent
-// use. It starts no goroutine that outlives a call and needs no closing.
+// use. It starts no goroutine that outlives a call. Close is needed after Keep only.
 type Gate struct {
 	o        Options
+	loader   *loader
 	current  atomic.Pointer[set]
-	reload   sync.Mutex
-	subjects sync.Map // batch.ToolID to *subject
+	reload   sync.Mutex // held while a set is made and put in force
+	subjects sync.Map   // batch.ToolID to *subject
+	standing standing
+	metrics  *metrics
+	changed  chan struct{} // a bundle has a new version
 }
 
 var _ batch.Gate = (*Gate)(nil)
@@ -75,29 +96,21 @@ func Open(ctx context.Context, o Options) (*Gate, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o}
-	if err := g.Reload(ctx); err != nil {
+	g := &Gate{o: o, metrics: newMetrics(), changed: make(chan struct{}, 1)}
+	var err error
+	if g.loader, err = newLoader(&g.o); err != nil {
+		return nil, err
+	}
+	s, err := g.loader.first(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g.putInForce(s)
+	g.refused(s.refused)
+	if err := g.metrics.register(o.Metrics); err != nil {
 		return nil, err
 	}
 	return g, nil
-}
-
-// Reload compiles what is under the paths now and puts it in force whole. After an
-// error the set in force before stays. Decisions under way finish under the set
-// they began with.
-func (g *Gate) Reload(ctx context.Context) error {
-	g.reload.Lock()
-	defer g.reload.Unlock()
-	s, err := load(ctx, &g.o)
-	if err != nil {
-		return err
-	}
-	g.current.Store(s)
-	for _, p := range s.unread {
-		g.o.Logger.Warn("a file beside the policy is not read", "problem", p.String())
-	}
-	g.o.Logger.Debug("policy loaded", "revision", s.revision, "modules", len(s.modules), "data", len(s.data))
-	return nil
 }
 
 // Revision is the hex SHA-256 of the set in force.
@@ -115,6 +128,7 @@ func (g *Gate) Decide(ctx context.Context, q *batch.Query) (*batch.Decision, err
 	}
 	d.PolicyRevision = s.revision
 	d.Elapsed = time.Since(began)
+	g.metrics.decided(d)
 	return d, nil
 }
 

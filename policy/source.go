@@ -87,9 +87,6 @@ func readSources(ctx context.Context, paths []string, tests bool) (*reading, err
 	if ctx.Err() != nil {
 		return nil, cutShort(ctx)
 	}
-	if len(r.problems) == 0 && !slices.ContainsFunc(r.out, func(s source) bool { return s.rego() && !isTest(s.name) }) {
-		r.fail(strings.Join(paths, ", "), "has no .rego file, only data; nothing would be allowed")
-	}
 	found := &reading{}
 	for _, u := range r.aside {
 		// Some mounts keep the files in a hidden folder and links to them in sight.

@@ -86,11 +86,12 @@ func Test(ctx context.Context, o TestOptions) (*TestReport, error) {
 	if _, err := regexp.Compile(o.Run); err != nil {
 		return nil, Problems{{Message: fmt.Sprintf("the pattern %q for names of tests is not valid: %v", o.Run, err)}}
 	}
+	o.Policy.TestOnReload, o.Policy.tests = false, true
 	s, err := load(ctx, &o.Policy)
 	if err != nil {
 		return nil, err
 	}
-	tests, err := readTests(ctx, o.Policy.Paths, o.Tests)
+	tests, err := readTests(ctx, s.tests, o.Tests)
 	if err != nil {
 		return nil, err
 	}

@@ -11,16 +11,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// readTests reads the tests beside a policy, and those under paths that hold
-// nothing else, within the same bounds as policy.
-func readTests(ctx context.Context, policy, others []string) ([]source, error) {
-	found := &reading{}
-	if len(policy) > 0 {
-		var err error
-		if found, err = readSources(ctx, policy, true); err != nil {
-			return nil, err
-		}
-	}
+// readTests adds to the tests beside a policy those under paths that hold nothing else,
+// within the same bounds as policy.
+func readTests(ctx context.Context, beside []source, others []string) ([]source, error) {
 	r := &reader{ctx: ctx, tests: true, seen: map[string]bool{}}
 	for _, p := range others {
 		if isTest(p) {
@@ -35,7 +28,7 @@ func readTests(ctx context.Context, policy, others []string) ([]source, error) {
 	if len(r.problems) > 0 {
 		return nil, r.problems
 	}
-	tests := found.tests
+	tests := slices.Clip(beside)
 	for _, t := range r.out {
 		if isTest(t.name) && !slices.ContainsFunc(tests, func(s source) bool { return s.file == t.file }) {
 			tests = append(tests, t)

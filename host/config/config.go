@@ -63,11 +63,15 @@ type Tickets struct {
 
 // Policy is where the gate's rules are and how they are evaluated.
 type Policy struct {
-	Paths      []string      // files, folders or bundles; default the folder "policy"
+	Paths      []string      // files, folders or unsigned bundles; default the folder "policy"
 	Deadline   time.Duration // for one decision; default 100ms
 	Builtins   []string      // network and environment built-ins to let in
 	RequireLog bool          // no call runs whose decision cannot be logged
 	Log        PolicyLog
+
+	Bundles      []PolicyBundle
+	TestOnReload bool          // a policy is put in force when the tests beside it pass; default false
+	Watch        time.Duration // how often files are looked at for changes; default 2s, 0: never
 }
 
 // Plugin is one [[plugin]]: where it is and what it gets here.

@@ -42,7 +42,7 @@ func TestParseDesignSample(t *testing.T) {
 		Trust:   Trust{Keys: []TrustKey{{File: "etc/keys/tools.pub", Plugins: []string{"text", "acme-*"}}}, Revoked: []string{}},
 		Store:   Store{Sync: true, MinFreeMiB: 64, Retention: 30 * 24 * time.Hour},
 		Tickets: Tickets{Timeout: 7 * 24 * time.Hour},
-		Policy:  Policy{Paths: []string{"etc/policy"}, Deadline: 100 * time.Millisecond, Builtins: []string{}, Log: defaultPolicyLog()},
+		Policy:  Policy{Paths: []string{"etc/policy"}, Deadline: 100 * time.Millisecond, Builtins: []string{}, Log: defaultPolicyLog(), Watch: 2 * time.Second},
 		Plugins: []Plugin{{
 			Path: "etc/plugins/text",
 			Grant: &Grant{

@@ -47,6 +47,11 @@ func (c *Config) decode(data []byte) []Problem {
 	policy.texts("builtins", &c.Policy.Builtins)
 	policy.flag("require_log", &c.Policy.RequireLog)
 	c.decodePolicyLog(policy)
+	policy.flag("test_on_reload", &c.Policy.TestOnReload)
+	policy.duration("watch", &c.Policy.Watch)
+	for _, t := range policy.list("bundle", "start each bundle with [[policy.bundle]]") {
+		c.Policy.Bundles = append(c.Policy.Bundles, c.decodeBundle(t))
+	}
 
 	for _, t := range root.list("plugin", "start each plugin with [[plugin]]") {
 		c.Plugins = append(c.Plugins, c.decodePlugin(t))

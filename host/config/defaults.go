@@ -11,6 +11,9 @@ const (
 	defaultPathMode     = "ro"
 	defaultArgumentsMiB = 4
 	defaultParallel     = true
+	defaultPoll         = time.Minute
+	defaultFetchTimeout = 10 * time.Second
+	defaultBundleMiB    = 16
 )
 
 // defaults is the configuration of an empty file, file names not yet joined with
@@ -20,7 +23,7 @@ func defaults() *Config {
 		DataDir: ".awaken",
 		Store:   Store{Sync: true, MinFreeMiB: 64},
 		Tickets: Tickets{Timeout: 7 * day},
-		Policy:  Policy{Paths: []string{"policy"}, Deadline: 100 * time.Millisecond, Log: defaultPolicyLog()},
+		Policy:  Policy{Paths: []string{"policy"}, Deadline: 100 * time.Millisecond, Log: defaultPolicyLog(), Watch: 2 * time.Second},
 		Limits: Limits{
 			MemoryMiB:    plugins.DefaultLimits.MemoryMiB,
 			Timeout:      plugins.DefaultLimits.Timeout,

@@ -62,6 +62,11 @@ func (c *Config) Effective() []Setting {
 	e.add("policy.builtins", c.Policy.Builtins)
 	e.add("policy.require_log", c.Policy.RequireLog)
 	e.policyLog(&c.Policy.Log)
+	e.add("policy.test_on_reload", c.Policy.TestOnReload)
+	e.add("policy.watch", c.Policy.Watch)
+	for i := range c.Policy.Bundles {
+		e.bundle(element("policy.bundle", i), &c.Policy.Bundles[i])
+	}
 	for i := range c.Plugins {
 		e.plugin(element("plugin", i), &c.Plugins[i])
 	}

@@ -47,7 +47,7 @@ func (c *Config) validate() []Problem {
 	v.between("store.min_free_mib", c.Store.MinFreeMiB, 1, maxDiskMiB)
 	v.retention()
 	v.within("tickets.timeout", c.Tickets.Timeout, time.Second, 10*365*day)
-	if len(c.Policy.Paths) == 0 {
+	if len(c.Policy.Paths) == 0 && len(c.Policy.Bundles) == 0 {
 		v.bad("policy.paths", "is empty, so every call would be blocked", `name at least one policy file or folder, such as "policy"`)
 	}
 	for i, p := range c.Policy.Paths {
@@ -60,6 +60,10 @@ func (c *Config) validate() []Problem {
 		}
 	}
 	v.policyLog()
+	if w := c.Policy.Watch; w != 0 {
+		v.within("policy.watch", w, 100*time.Millisecond, day)
+	}
+	v.bundles()
 	for i := range c.Plugins {
 		v.plugin(element("plugin", i), &c.Plugins[i])
 	}

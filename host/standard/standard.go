@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/batch/badgerstore"
 	"github.com/awaken-agents/awaken-host/host"
@@ -24,6 +26,8 @@ import (
 type Options struct {
 	Logger  *slog.Logger // nil: discard
 	DataDir string       // in place of data_dir, relative to the working folder; empty: none
+	// Metrics gets the collectors of the host's parts; nil: none. One host at a time.
+	Metrics prometheus.Registerer
 	// Observe hears of every commit; see batch.Options.
 	Observe func(RunID, []Event)
 }
@@ -74,7 +78,9 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 	}
 	registry := &plugins.Registry{}
 	registry.Swap(snapshot)
-	gate, err := policy.Open(ctx, policyOptions(cfg, registry, o.Logger))
+	po := policyOptions(cfg, registry, o.Logger)
+	po.Metrics = o.Metrics
+	gate, err := policy.Open(ctx, po)
 	if err != nil {
 		return nil, setupError{err}
 	}
@@ -86,12 +92,16 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := gate.Keep(); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	runtime, err := compile(ctx, cfg, snapshot, guard, o.Logger)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, gate.Close(), store.Close())
 	}
 	parts := []func() error{
 		func() error { return runtime.Close(context.WithoutCancel(ctx)) },
+		gate.Close,
 		store.Close,
 	}
 	decisions, err := openDecisionLog(ctx, cfg, store, gate, o.Logger)
@@ -107,6 +117,7 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 		TicketTimeout:    cfg.Tickets.Timeout,
 		Retention:        cfg.Store.Retention,
 		Observe:          o.Observe,
+		Background:       []func(context.Context){gate.Watch},
 		Close:            parts,
 	}
 	if decisions != nil {
@@ -153,13 +164,6 @@ func CheckPolicy(ctx context.Context, file string, o Options) (*policy.Report, e
 		return nil, setupError{err}
 	}
 	return r, nil
-}
-
-func policyOptions(cfg *config.Config, registry *plugins.Registry, log *slog.Logger) policy.Options {
-	return policy.Options{
-		Paths: cfg.Policy.Paths, Deadline: cfg.Policy.Deadline, Builtins: cfg.Policy.Builtins,
-		Tools: registry.Load, Logger: log,
-	}
 }
 
 func openStore(cfg *config.Config, log *slog.Logger) (*badgerstore.Store, error) {

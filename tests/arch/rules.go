@@ -109,6 +109,8 @@ var House = Rules{
 		{Path: "github.com/santhosh-tekuri/jsonschema", By: []string{"plugins"}, Why: "schemas are compiled in one place, without loaders"},
 		{Path: "github.com/BurntSushi/toml", By: []string{"plugins", "host/config"}, Why: "the two files that people write"},
 		{Path: "go.yaml.in/yaml", By: []string{"policy"}, Why: "OPA reads data with it and says nothing of a key that is there twice"},
+		{Path: "github.com/prometheus/client_golang", By: []string{"policy", "policy/*", "host/standard", "host/api"},
+			Why: "a room counts what it does, and a face shows it"},
 		{Path: "github.com/agnivade/levenshtein", By: []string{"plugins", "policy", "host/config", "cmd/awaken-host"}, Why: "suggestions for mistyped names"},
 		{Path: "github.com/spf13/cobra", By: []string{"cmd/awaken-host"}, Why: "commands belong to the front door"},
 		{Path: "github.com/spf13/pflag", By: []string{"cmd/awaken-host"}, Why: "flags belong to the front door"},
