@@ -77,7 +77,8 @@ func (g *Guard) dial(ctx context.Context, network, addr string) (net.Conn, error
 	if literal, err := netip.ParseAddr(host); err == nil {
 		return g.connect(ctx, network, addr, func(a netip.Addr) bool { return a == literal })
 	}
-	return g.connect(ctx, network, addr, func(a netip.Addr) bool { return public(a) && !ours(a) })
+	// The dot keeps the resolver from trying the name below this machine's own domain.
+	return g.connect(ctx, network, net.JoinHostPort(host+".", port), func(a netip.Addr) bool { return public(a) && !ours(a) })
 }
 
 // connect dials and has may look at each address right before it is used.

@@ -433,7 +433,7 @@ func FuzzURL(f *testing.F) {
 			return
 		}
 		checkHop(t, h)
-		next, err := h.redirect(&http.Response{StatusCode: 302, Header: http.Header{"Location": {location}}})
+		next, err := h.redirect(&http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {location}}})
 		if err != nil || next == nil {
 			return
 		}

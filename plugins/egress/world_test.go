@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -215,12 +214,3 @@ func roots(s *httptest.Server) *x509.CertPool {
 }
 
 func atPort(host, port string) string { return "http://" + host + ":" + port }
-
-func number(t *testing.T, s string) uint16 {
-	t.Helper()
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return uint16(n)
-}

@@ -1,6 +1,10 @@
 package wasm
 
-import "github.com/tetratelabs/wazero/experimental"
+import (
+	"math"
+
+	"github.com/tetratelabs/wazero/experimental"
+)
 
 // kernelPages is the memory Extism's own module starts with. It is not charged to
 // the plugin: it is a fixed cost and never filled.
@@ -37,10 +41,11 @@ func (b *budget) Allocate(uint64, uint64) experimental.LinearMemory {
 
 // room is how many bytes may still be allocated, at most; -1 is none.
 func (b *budget) room() int64 {
-	if b.used >= b.limit+kernelPages*pageBytes {
+	most := b.limit + kernelPages*pageBytes
+	if b.used >= most {
 		return -1
 	}
-	return int64(b.limit + kernelPages*pageBytes - b.used)
+	return int64(min(most-b.used, math.MaxInt32))
 }
 
 // reset forgets the refusals of the call before.

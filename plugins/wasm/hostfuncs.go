@@ -36,8 +36,8 @@ type guestCall struct {
 	plugin         *plugins.Plugin
 	inst           *instance
 	session        *egress.Session
-	maxRequestBody int64 // bytes
-	stopped        error // why one of the host's functions ended the guest; completes "tool x …"
+	maxRequestBody int64  // bytes
+	stopped        string // why one of the host's functions ended the guest, to complete "tool x …"
 }
 
 type guestCallKey struct{}
@@ -117,7 +117,7 @@ func readBlock(ctx context.Context, p *extism.CurrentPlugin, offset uint64, most
 	if err != nil {
 		return nil, fmt.Errorf("the request cannot be read: %w", err)
 	}
-	if n > uint64(most) {
+	if n > math.MaxInt32 || int64(n) > most {
 		return nil, fmt.Errorf("the request is %d bytes, at most %d are allowed", n, most)
 	}
 	outside := errors.New("the request is outside of Extism's memory")

@@ -40,7 +40,9 @@ func sendGuestRequest(ctx context.Context, p *extism.CurrentPlugin, request, bod
 		if r := recover(); r != nil {
 			err = fmt.Errorf("sent an HTTP request on which the host failed: %v", r)
 		}
-		g.stopped = err
+		if err != nil {
+			g.stopped = printable(err.Error(), maxErrorText)
+		}
 	}()
 	r, err := g.readHTTPRequest(ctx, p, request, body)
 	if err != nil {

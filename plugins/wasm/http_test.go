@@ -76,7 +76,7 @@ func request(url string) string {
 func TestGuestHTTP(t *testing.T) {
 	w := newWebsite(t)
 	var log bytes.Buffer
-	r := newRuntime(t, Options{Logger: logTo(&log)})
+	r := newRuntime(t, Options{Logger: logTo(&log), CompileTimeout: 5 * time.Minute})
 	g := newRig(t, r, reaching(fetcher(t), w.by))
 	good(t, g.call("text", request(w.url+"/")), "hello")
 	out := g.call("fetch", `{"method":"POST","url":"`+w.url+`/echo","headers":{"X-Key":"k-secret"},"body":"b-secret"}`)

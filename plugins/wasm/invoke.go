@@ -237,8 +237,8 @@ func (v *invocation) ended(ctx context.Context, b *budget, stderr string, err er
 	if b.refused {
 		return v.fail("%s", v.outOfMemory()), nil
 	}
-	if v.guest.stopped != nil {
-		return v.fail("%s", printable(v.guest.stopped.Error(), maxErrorText)), nil
+	if v.guest.stopped != "" {
+		return v.fail("%s", v.guest.stopped), nil
 	}
 	v.r.log.Debug("a guest failed", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool), "operation", string(v.call.Operation()), "error", printable(err.Error(), maxErrorText))
 	var exit *sys.ExitError
