@@ -32,7 +32,7 @@ func (g *Grant) clone() *Grant {
 }
 
 // effective intersects the manifest's capabilities with the grant and clamps
-// memory and timeout. Secrets are never effective: nothing grants them yet. The
+// memory and timeout. Secrets are not part of a grant: see effectiveSecrets. The
 // problems are what the grant names beyond the manifest.
 func effective(c Capabilities, g *Grant, l Limits) (Capabilities, []string) {
 	e := Capabilities{MemoryMiB: l.MemoryMiB, Timeout: l.Timeout}
@@ -51,7 +51,7 @@ func effective(c Capabilities, g *Grant, l Limits) (Capabilities, []string) {
 	for _, p := range sortedKeys(g.Paths) {
 		asked, ok := c.Paths[p]
 		if !ok {
-			problems = append(problems, notAsked("paths", p, sortedKeys(c.Paths)))
+			problems = append(problems, notAsked("grant.paths", "paths", p, sortedKeys(c.Paths)))
 			continue
 		}
 		give := g.Paths[p]
@@ -90,7 +90,7 @@ func grantedHosts(asked, given []string, problems *[]string) []string {
 		case err != nil:
 			*problems = append(*problems, "grant.hosts: "+err.Error())
 		case !CoversHost(asked, raw):
-			*problems = append(*problems, notAsked("hosts", raw, asked))
+			*problems = append(*problems, notAsked("grant.hosts", "hosts", raw, asked))
 		default:
 			out = append(out, p.String())
 		}
@@ -103,7 +103,7 @@ func grantedCommands(asked, given []string, problems *[]string) []string {
 	var out []string
 	for _, name := range given {
 		if !slices.Contains(asked, name) {
-			*problems = append(*problems, notAsked("commands", name, asked))
+			*problems = append(*problems, notAsked("grant.commands", "commands", name, asked))
 			continue
 		}
 		out = append(out, name)
@@ -112,17 +112,18 @@ func grantedCommands(asked, given []string, problems *[]string) []string {
 	return slices.Compact(out)
 }
 
-func notAsked(key, name string, asked []string) string {
+func notAsked(table, what, name string, asked []string) string {
 	if len(asked) == 0 {
-		return fmt.Sprintf("grant.%s: the manifest asks for no %s, remove %q", key, key, clip(name, 80))
+		return fmt.Sprintf("%s: the manifest asks for no %s, remove %q", table, what, clip(name, 80))
 	}
-	return fmt.Sprintf("grant.%s: the manifest does not ask for %q, it asks for %s%s",
-		key, clip(name, 80), clip(strings.Join(asked, ", "), 300), didYouMean(name, asked))
+	return fmt.Sprintf("%s: the manifest does not ask for %q, it asks for %s%s",
+		table, clip(name, 80), clip(strings.Join(asked, ", "), 300), didYouMean(name, asked))
 }
 
 // MissingGrants returns the lines of host.toml that would grant what the manifest
 // asks for and the operator has not granted, empty when there is nothing. Host
-// folders are left as "…" to fill in.
+// folders are left as "…" to fill in, and secrets come from environment variables of
+// their names.
 func (p *Plugin) MissingGrants() string {
 	c, e := p.Manifest.Capabilities, p.Effective
 	var lines []string
@@ -146,9 +147,9 @@ func (p *Plugin) MissingGrants() string {
 		lines = append(lines, "commands = "+tomlList(c.Commands))
 	}
 	if len(lines) == 0 {
-		return ""
+		return p.missingSecrets()
 	}
-	return "[plugin.grant]\n" + strings.Join(lines, "\n") + "\n"
+	return "[plugin.grant]\n" + strings.Join(lines, "\n") + "\n" + p.missingSecrets()
 }
 
 func missing(asked, given []string) bool {

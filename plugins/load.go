@@ -25,6 +25,7 @@ type LoadOptions struct {
 	Grant    *Grant // nil: pure compute
 	Limits   Limits // zero fields: DefaultLimits
 	Config   map[string]string
+	Secrets  map[string]SecretSource   // by the name the manifest asks for
 	Recovery map[string]RecoveryChoice // by tool id within the plugin
 	Names    map[string]string         // tool id within the plugin to the name the model sees
 	// Source names the place these options come from, for messages; empty: the
@@ -225,6 +226,9 @@ func (o *LoadOptions) limits(dir string) (Limits, error) {
 func (o *LoadOptions) apply(p *Plugin, l Limits) error {
 	var problems []string
 	p.Effective, problems = effective(p.Manifest.Capabilities, o.Grant, l)
+	var more []string
+	p.Effective.Secrets, more = effectiveSecrets(p.Manifest.Capabilities.Secrets, o.Secrets)
+	problems = append(problems, more...)
 	tools := map[string]*ToolSpec{}
 	for i := range p.Manifest.Tools {
 		tools[p.Manifest.Tools[i].ID] = &p.Manifest.Tools[i]
@@ -260,5 +264,6 @@ func (o *LoadOptions) apply(p *Plugin, l Limits) error {
 	}
 	p.Grant = o.Grant.clone()
 	p.Config, p.Recovery, p.Names = maps.Clone(o.Config), maps.Clone(o.Recovery), maps.Clone(o.Names)
+	p.Secrets = maps.Clone(o.Secrets)
 	return nil
 }

@@ -261,15 +261,25 @@ func TestMissingGrants(t *testing.T) {
 hosts = ["a.example:443", "*.b.example:443"]
 paths = { "/data" = { host = "…", mode = "ro" }, "/work" = { host = "…", mode = "rw" } }
 commands = ["git", "rg"]
+[plugin.secrets]
+TOKEN = { env = "TOKEN" }
 `},
 		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git"}, Paths: map[string]PathGrant{"/data": {Host: `C:\x`}}}, `[plugin.grant]
 paths = { "/data" = { host = "C:\\x", mode = "ro" }, "/work" = { host = "…", mode = "rw" } }
 commands = ["git", "rg"]
+[plugin.secrets]
+TOKEN = { env = "TOKEN" }
 `},
+		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git", "rg"},
+			Paths: map[string]PathGrant{"/data": {Host: "d"}, "/work": {Host: "w"}}}, "[plugin.secrets]\nTOKEN = { env = \"TOKEN\" }\n"},
 		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git", "rg"},
 			Paths: map[string]PathGrant{"/data": {Host: "d"}, "/work": {Host: "w"}}}, ""},
 	} {
-		p, err := Load(f.dir, LoadOptions{Trust: key.trust(), Grant: c.grant})
+		o := LoadOptions{Trust: key.trust(), Grant: c.grant}
+		if c.want == "" {
+			o.Secrets = map[string]SecretSource{"TOKEN": fixed("irrelevant")}
+		}
+		p, err := Load(f.dir, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,6 +313,9 @@ func TestSettings(t *testing.T) {
 		{"name", LoadOptions{Names: map[string]string{"count": "count_words"}}, ""},
 		{"name of unknown tool", LoadOptions{Names: map[string]string{"x": "y"}}, `has no tool "x"`},
 		{"bad name", LoadOptions{Names: map[string]string{"count": "a:b"}}, "not a tool name"},
+		{"secret", LoadOptions{Secrets: map[string]SecretSource{"TOKEN": fixed("x")}}, ""},
+		{"secret not asked for", LoadOptions{Secrets: map[string]SecretSource{"TOKENS": fixed("x")}}, `secrets: the manifest does not ask for "TOKENS", it asks for TOKEN, did you mean "TOKEN"?`},
+		{"secret without source", LoadOptions{Secrets: map[string]SecretSource{"TOKEN": nil}}, `secrets: "TOKEN" has no source`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Trust = key.trust()

@@ -124,13 +124,14 @@ type Plugin struct {
 	Signer    string // key id in hex for a signature, else empty
 	Module    []byte // the verified module; never changed; nil with TrustedByHost
 
-	// Effective is manifest ∩ grant, with memory and timeout clamped to the
-	// operator's limits (never zero). OutputMiB is the operator's ceiling. All are
+	// Effective is manifest ∩ grant (for secrets: ∩ Secrets), with memory and timeout
+	// clamped to the operator's limits (never zero). OutputMiB is the operator's ceiling. All are
 	// zero with TrustedByHost: there is nothing to run.
 	Effective Capabilities
 	Grant     *Grant // the operator's, whose host folders stand behind Effective.Paths; nil: none
 	OutputMiB int
 	Config    map[string]string         // [plugin.config]
+	Secrets   map[string]SecretSource   // [plugin.secrets]: where those of Effective.Secrets come from
 	Recovery  map[string]RecoveryChoice // [plugin.recovery], by tool id within the plugin
 	Names     map[string]string         // [plugin.names]: tool id within the plugin to the name the model sees
 }

@@ -26,6 +26,8 @@ type needleSet struct {
 	longest  int
 }
 
+const maxNameInMark = 32
+
 func prefixBit(prefix uint32) (word, bit uint32) {
 	h := prefix * 0x9E3779B1 >> 16
 	return h >> 6, h & 63
@@ -38,7 +40,8 @@ func newNeedleSet(values map[string][]secretValue) *needleSet {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		mark := "[redacted]"
 		if checkSecret(name) == nil {
-			mark = "[redacted:" + name + "]"
+			// The plugin chose the name. A long one would make much out of little.
+			mark = "[redacted:" + name[:min(len(name), maxNameInMark)] + "]"
 		}
 		for _, value := range values[name] {
 			s.values[value.text] = struct{}{}

@@ -76,7 +76,4 @@ func (u *unsupported) plugin(key string, p Plugin) {
 			u.refuse(key+".grant.commands", "running commands from plugins")
 		}
 	}
-	if len(p.Secrets) > 0 {
-		u.refuse(child(key, "secrets"), "handing secrets to plugins")
-	}
 }

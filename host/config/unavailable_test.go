@@ -16,6 +16,7 @@ func TestUnsupported(t *testing.T) {
 		{"nothing set", "", "", true},
 		{"empty grant", plugin + "[plugin.grant]\nhosts = []\npaths = {}\ncommands = []", "", true},
 		{"empty secrets", plugin + "[plugin.secrets]", "", true},
+		{"secrets", plugin + "secrets.A = { env = \"B\" }", "", true},
 		{"empty sandbox", "[sandbox]", "", true},
 		{"everything that works", plugin + "config.a = \"b\"\nnames.t = \"n\"\nrecovery.t = \"replay_safe\"\n[limits]\nmemory_mib = 8\n[store]\nsync = false", "", true},
 		{"no retention", "[store]\nretention = \"0s\"", "", true},
@@ -25,7 +26,6 @@ func TestUnsupported(t *testing.T) {
 		{"no log required", "[policy]\nrequire_log = false", "", true},
 
 		{"registry", "[[plugin]]\noci = \"a/b@sha256:" + strings.Repeat("a", 64) + "\"", `3: plugin[0].oci: loading plugins from a registry is not available in this release; remove it and name a folder with path = "…"`, false},
-		{"secrets", plugin + "secrets.A = { env = \"B\" }", "4: plugin[0].secrets: handing secrets to plugins is not available in this release; remove it", false},
 		{"paths", plugin + "grant.paths.\"/w\".host = \"w\"", "", true},
 		{"commands", plugin + "grant.commands = [\"git\"]", "4: plugin[0].grant.commands: running commands from plugins is not available in this release; remove it", false},
 		{"sandbox", "[sandbox]\ntier = \"docker\"", "2: sandbox: running tools in a sandbox is not available in this release; remove it", false},
@@ -81,7 +81,7 @@ func TestCheckNamesAll(t *testing.T) {
 	for line := range strings.Lines(err.Error()) {
 		keys = append(keys, strings.Split(line, ": ")[1])
 	}
-	want := "plugin[0].grant.commands plugin[0].secrets sandbox"
+	want := "plugin[0].grant.commands sandbox"
 	if got := strings.Join(keys, " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

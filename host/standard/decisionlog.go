@@ -12,16 +12,17 @@ import (
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/host/config"
+	"github.com/awaken-agents/awaken-host/plugins"
 	"github.com/awaken-agents/awaken-host/policy"
 	"github.com/awaken-agents/awaken-host/policy/decisionlog"
 )
 
 // openDecisionLog opens what [policy.log] describes; nil when it describes nothing.
-func openDecisionLog(ctx context.Context, cfg *config.Config, store batch.Store, gate *policy.Gate, log *slog.Logger) (*decisionlog.Log, error) {
+func openDecisionLog(ctx context.Context, cfg *config.Config, store batch.Store, gate *policy.Gate, known *plugins.Redactor, log *slog.Logger) (*decisionlog.Log, error) {
 	dir := filepath.Join(cfg.DataDir, "decisions")
 	l := &cfg.Policy.Log
 	o := decisionlog.Options{
-		Dir: dir, Ledger: store, Masker: gate, Require: cfg.Policy.RequireLog, Logger: log,
+		Dir: dir, Ledger: store, Masker: gate, Redact: known, Require: cfg.Policy.RequireLog, Logger: log,
 		Labels: map[string]string{"app": "awaken-host"},
 	}
 	if name, err := os.Hostname(); err == nil {

@@ -76,6 +76,7 @@ func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
 			messages = append(messages, message{slog.LevelInfo, fmt.Sprintf("plugin %s: %s", l.Manifest.ID, what)})
 		}
 	}
+	messages = append(messages, doubtfulSecrets(loaded)...)
 	declared, err := declaredPlugins(cfg)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, nil, err
@@ -136,6 +137,7 @@ func loadOptions(cfg *config.Config, trust plugins.Trust, p *config.Plugin, i in
 			o.Config[k] = v.Reveal()
 		}
 	}
+	o.Secrets = secretSources(cfg, p)
 	if g := p.Grant; g != nil {
 		o.Grant = &plugins.Grant{Hosts: g.Hosts, Commands: g.Commands}
 		if g.Paths != nil {

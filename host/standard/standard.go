@@ -66,6 +66,8 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	known := &plugins.Redactor{} // of secrets, once they have been read
+	o.Logger = slog.New(known.Handler(o.Logger.Handler()))
 	for _, p := range cfg.Unsupported() {
 		o.Logger.Warn("setting without effect in this release", "setting", p.String())
 	}
@@ -95,7 +97,7 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 	if err := gate.Keep(); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	runtime, err := compile(ctx, cfg, snapshot, guard, o.Logger)
+	runtime, err := compile(ctx, cfg, snapshot, guard, known, o.Logger)
 	if err != nil {
 		return nil, errors.Join(err, gate.Close(), store.Close())
 	}
@@ -104,7 +106,7 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 		gate.Close,
 		store.Close,
 	}
-	decisions, err := openDecisionLog(ctx, cfg, store, gate, o.Logger)
+	decisions, err := openDecisionLog(ctx, cfg, store, gate, known, o.Logger)
 	if err != nil {
 		return nil, errors.Join(err, closeAll(parts))
 	}
@@ -176,8 +178,8 @@ func openStore(cfg *config.Config, log *slog.Logger) (*badgerstore.Store, error)
 }
 
 // compile makes every plugin of the snapshot ready to run, two at a time.
-func compile(ctx context.Context, cfg *config.Config, s *plugins.Snapshot, guard *egress.Guard, log *slog.Logger) (*wasm.Runtime, error) {
-	r, err := wasm.New(ctx, wasm.Options{CacheDir: filepath.Join(cfg.DataDir, "cache", "wasm"), Egress: guard, Logger: log})
+func compile(ctx context.Context, cfg *config.Config, s *plugins.Snapshot, guard *egress.Guard, known *plugins.Redactor, log *slog.Logger) (*wasm.Runtime, error) {
+	r, err := wasm.New(ctx, wasm.Options{CacheDir: filepath.Join(cfg.DataDir, "cache", "wasm"), Egress: guard, Redactor: known, Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -170,7 +170,7 @@ func offered(module string, abi plugins.ABI, wasi map[string]signature) map[stri
 
 func importHint(imp importRef, abi plugins.ABI) string {
 	switch {
-	case imp.module == extismUser && (imp.name == "awaken_secret_get" || imp.name == "awaken_exec"):
+	case imp.module == extismUser && imp.name == "awaken_exec":
 		return imp.name + " is not available in this release: build the plugin without it"
 	case abi == plugins.ABIWASI && (imp.module == extismEnv || imp.module == extismUser):
 		return `it is an Extism plugin: set abi = "extism" in the manifest`

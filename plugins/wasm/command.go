@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path"
 
@@ -19,7 +20,7 @@ import (
 // runCommand runs a WASI command module: arguments, standard input and output,
 // exit status. Every call has a process of its own, whatever the isolation.
 func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool) (*batch.Output, error) {
-	files, err := commandFiles(v.call)
+	files, err := commandFiles(v.call, v.guest.secrets)
 	if err != nil {
 		return nil, unavailable(v.call, err)
 	}
@@ -38,7 +39,7 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	defer cancel(nil)
 	mounts.begin(gctx, v.refused)
 
-	var said tail
+	said := tail{known: v.guest.log.known}
 	stdout := &cappedBuffer{most: v.limits.output, over: func() { cancel(errOutput) }}
 	stderr := &lineWriter{log: &v.guest.log, level: slog.LevelInfo, source: "stderr", tail: &said}
 	sleeper := nap{ctx: gctx}
@@ -93,7 +94,7 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 }
 
 // commandFiles is what a command finds under /awaken.
-func commandFiles(call *batch.Call) (memoryFS, error) {
+func commandFiles(call *batch.Call, secrets *callSecrets) (fs.FS, error) {
 	info, err := json.Marshal(newCallInfo(call))
 	if err != nil {
 		return nil, fmt.Errorf("call.json: %w", err)
@@ -104,7 +105,7 @@ func commandFiles(call *batch.Call) (memoryFS, error) {
 			return nil, fmt.Errorf("state.json: %w", err)
 		}
 	}
-	return memoryFS{"call.json": info, "state.json": state}, nil
+	return callFS{files: memoryFS{"call.json": info, "state.json": state}, secrets: secrets}, nil
 }
 
 // cappedBuffer collects a standard output and calls over once when it is more

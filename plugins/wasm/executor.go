@@ -48,5 +48,6 @@ func (e *executor) Invoke(ctx context.Context, call *batch.Call) (*batch.Output,
 	if d := t.Descriptor().Digest; call.ToolDigest != "" && call.ToolDigest != d {
 		return nil, unavailable(call, fmt.Errorf("its digest is %s now, the call was requested for %s", d, call.ToolDigest))
 	}
-	return e.r.invoke(ctx, t.Plugin, t.Spec, call)
+	out, err := e.r.invoke(ctx, t.Plugin, t.Spec, call)
+	return e.r.redact(t.Plugin, call, out, err)
 }

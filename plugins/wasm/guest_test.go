@@ -56,6 +56,10 @@ var recipes = map[string]recipe{
 		"--target=wasm32", "-std=c11", "-O2", "-ffreestanding", "-fno-builtin", "-nostdlib", "-Wno-infinite-recursion",
 		"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=65536", "-Wl,--stack-first",
 		"-I", "../../examples/wasm-tools/include", "testdata/guest.c", "-o"}},
+	"keeper": {tool: "clang", install: "apt-get install clang lld", args: []string{
+		"--target=wasm32", "-std=c11", "-O2", "-ffreestanding", "-fno-builtin", "-nostdlib",
+		"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=65536", "-Wl,--stack-first",
+		"-I", "../../examples/wasm-tools/include", "../../tests/guests/keeper/keeper.c", "-o"}},
 	"command": {tool: "clang", install: "apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32",
 		args: []string{"--target=wasm32-wasi", "-O2", "testdata/command.c", "-o"}},
 	"files": {tool: "clang", install: "apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32",

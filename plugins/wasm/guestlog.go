@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins"
 )
 
 // What one call may log. More is counted and dropped.
@@ -19,6 +20,7 @@ const (
 // used by the goroutine of the call only.
 type guestLog struct {
 	logger *slog.Logger
+	known  *plugins.Redactor
 	attrs  []any
 	lines  int
 	bytes  int
@@ -40,7 +42,7 @@ func (l *guestLog) say(level slog.Level, source, message string) {
 	if !l.logger.Enabled(ctx, level) {
 		return
 	}
-	text := printable(message, maxLogLine)
+	text := printable(l.known.String(message), maxLogLine)
 	if l.lines >= maxLogLines || l.bytes+len(text) > maxLogBytes {
 		l.lost++
 		return
@@ -74,8 +76,9 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	n := len(p)
 	for w.log != nil {
 		line, rest, whole := bytes.Cut(p, []byte{'\n'})
-		// A line without end is cut, not collected: it could be the whole memory.
-		if room := maxLogLine + 1 - len(w.part); room > 0 {
+		// A line without end is cut, not collected: it could be the whole memory. Of
+		// what begins before the cut enough is kept to find a secret there.
+		if room := maxLogLine + 1 + w.log.known.Longest() - len(w.part); room > 0 {
 			w.part = append(w.part, line[:min(len(line), room)]...)
 		}
 		if !whole {
@@ -89,31 +92,44 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 
 func (w *lineWriter) flush() {
 	if len(w.part) > 0 && w.log != nil {
-		w.log.say(w.level, w.source, string(bytes.TrimRight(w.part, "\r")))
+		text := w.part
+		if len(text) > maxLogLine {
+			// What comes after the cut may be the beginning of a secret.
+			text = w.log.known.Bytes(text)
+			text = text[:max(0, len(text)-w.log.known.Longest())]
+		}
+		w.log.say(w.level, w.source, string(bytes.TrimRight(text, "\r")))
 	}
 	w.part = w.part[:0]
 }
 
 // tail keeps the end of a stream.
 type tail struct {
-	buf []byte
-	cut bool
+	known *plugins.Redactor
+	buf   []byte
+	cut   bool
 }
 
 const maxTail = 4 << 10
 
 func (t *tail) add(p []byte) {
-	if len(p) > maxTail {
-		p, t.cut = p[len(p)-maxTail:], true
+	most := maxTail + t.known.Longest()
+	if len(p) > most {
+		p, t.cut = p[len(p)-most:], true
 	}
-	if over := len(t.buf) + len(p) - maxTail; over > 0 {
+	if over := len(t.buf) + len(p) - most; over > 0 {
 		t.buf, t.cut = append(t.buf[:0], t.buf[over:]...), true
 	}
 	t.buf = append(t.buf, p...)
 }
 
 func (t *tail) String() string {
-	s := string(bytes.TrimSpace(t.buf))
+	text := t.known.Bytes(t.buf)
+	if t.cut {
+		// The beginning may be the end of a secret.
+		text = text[min(len(text), t.known.Longest()):]
+	}
+	s := string(bytes.TrimSpace(text))
 	if t.cut {
 		s = "…" + s
 	}

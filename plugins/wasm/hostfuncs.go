@@ -20,10 +20,11 @@ import (
 // the offset of a JSON answer out, 0 where there is nothing to say. A request that
 // cannot be served is answered with {"error":"…"}; none of them traps.
 var awakenFunctions = map[string]signature{
-	"awaken_call":      "i64>i64",
-	"awaken_state_get": "i64>i64",
-	"awaken_log":       "i64>i64",
-	"awaken_progress":  "i64>i64",
+	"awaken_call":       "i64>i64",
+	"awaken_state_get":  "i64>i64",
+	"awaken_secret_get": "i64>i64",
+	"awaken_log":        "i64>i64",
+	"awaken_progress":   "i64>i64",
 }
 
 // maxRequest bounds the JSON of one request of a guest.
@@ -33,6 +34,7 @@ const maxRequest = 1 << 20
 type guestCall struct {
 	call           *batch.Call
 	log            guestLog
+	secrets        *callSecrets
 	plugin         *plugins.Plugin
 	inst           *instance
 	session        *egress.Session
@@ -44,10 +46,11 @@ type guestCallKey struct{}
 
 func hostFunctions() []extism.HostFunction {
 	serve := map[string]func(*guestCall, []byte) (any, error){
-		"awaken_call":      serveCall,
-		"awaken_state_get": serveStateGet,
-		"awaken_log":       serveLog,
-		"awaken_progress":  serveProgress,
+		"awaken_call":       serveCall,
+		"awaken_state_get":  serveStateGet,
+		"awaken_secret_get": serveSecretGet,
+		"awaken_log":        serveLog,
+		"awaken_progress":   serveProgress,
 	}
 	list := make([]extism.HostFunction, 0, len(serve))
 	for _, name := range sortedKeys(serve) {

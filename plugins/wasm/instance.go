@@ -131,6 +131,7 @@ func (i *instance) call(ctx context.Context, export string, input []byte, guest 
 	// Of the call before, which may have been another run's.
 	i.plugin.LastStatusCode, i.plugin.LastResponseHeaders = 0, nil
 	i.stdout.log, i.stderr.log = &guest.log, &guest.log
+	i.tail.known = guest.log.known
 	i.calls++
 	i.budget.reset()
 	i.tail.reset()

@@ -61,6 +61,8 @@ func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.T
 		return out, nil
 	}
 	v.guest = guestCall{call: call, log: newGuestLog(r.log, p.Manifest.ID, call), plugin: p, session: l.http, maxRequestBody: r.opts.Egress.MaxRequestBytes()}
+	v.guest.log.known = r.opts.Redactor
+	v.guest.secrets = &callSecrets{ctx: ctx, plugin: p, redactor: r.opts.Redactor, log: r.log, attrs: v.guest.log.attrs}
 	defer v.guest.log.end()
 	if p.Manifest.Module.ABI == plugins.ABIWASI {
 		out, err = v.runCommand(ctx, l, &dispatched)
@@ -85,7 +87,7 @@ func (v *invocation) explain(out *batch.Output) *batch.Output {
 // refused logs what the guest was refused of its folders.
 func (v *invocation) refused(guestPath, reason string) {
 	v.r.log.Warn("a guest was refused a file", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool),
-		"operation", string(v.call.Operation()), "guest_path", guestPath, "reason", reason)
+		"operation", string(v.call.Operation()), "guest_path", v.r.opts.Redactor.String(guestPath), "reason", reason)
 }
 
 func unavailable(call *batch.Call, err error) error {
@@ -125,10 +127,12 @@ func (v *invocation) admit(ctx context.Context) (release func(), err error) {
 }
 
 // deadline returns the context the guest runs under; its cause says who ended it.
+// What the guest asks the host for ends with it, too.
 func (v *invocation) deadline(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(v.limits.timeout, func() { cancel(errTimeout) })
 	stop := context.AfterFunc(v.r.base, func() { cancel(ErrClosed) })
+	v.guest.secrets.ctx = ctx
 	return ctx, func(cause error) {
 		timer.Stop()
 		stop()
@@ -238,9 +242,9 @@ func (v *invocation) ended(ctx context.Context, b *budget, stderr string, err er
 		return v.fail("%s", v.outOfMemory()), nil
 	}
 	if v.guest.stopped != "" {
-		return v.fail("%s", v.guest.stopped), nil
+		return v.fail("%s", v.printable(v.guest.stopped)), nil
 	}
-	v.r.log.Debug("a guest failed", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool), "operation", string(v.call.Operation()), "error", printable(err.Error(), maxErrorText))
+	v.r.log.Debug("a guest failed", "plugin", v.plugin.Manifest.ID, "tool", string(v.call.Tool), "operation", string(v.call.Operation()), "error", v.printable(err.Error()))
 	var exit *sys.ExitError
 	text := ""
 	switch first, _, _ := strings.Cut(err.Error(), "\n"); {
@@ -249,14 +253,20 @@ func (v *invocation) ended(ctx context.Context, b *budget, stderr string, err er
 	case strings.Contains(first, "stack overflow"):
 		text = "ran out of stack (its calls nest too deeply)"
 	case !dispatched:
-		text = "could not be instantiated: " + printable(first, maxErrorText)
+		text = "could not be instantiated: " + v.printable(first)
 	default:
-		text = "trapped: " + printable(first, maxErrorText)
+		text = "trapped: " + v.printable(first)
 	}
 	if stderr != "" {
 		text += ": " + stderr
 	}
 	return v.fail("%s", text), nil
+}
+
+// printable bounds what a guest says about its failure. Secrets go first: half of one
+// beside the cut would not be found any more.
+func (v *invocation) printable(text string) string {
+	return printable(v.r.opts.Redactor.String(text), maxErrorText)
 }
 
 func (v *invocation) outOfMemory() string {
@@ -278,7 +288,7 @@ func (v *invocation) output(a answer, b *budget) *batch.Output {
 	out, err := decodeOutput(v.spec.Encoding.Output, a.output)
 	switch {
 	case failed && err != nil:
-		return v.failed(a, b, []batch.ContentBlock{batch.TextBlock(printable(string(a.output), maxErrorText))})
+		return v.failed(a, b, []batch.ContentBlock{batch.TextBlock(v.printable(string(a.output)))})
 	case failed:
 		return v.failed(a, b, out.Content)
 	case err != nil && b.refused:
@@ -302,7 +312,7 @@ func (v *invocation) output(a answer, b *budget) *batch.Output {
 func (v *invocation) failed(a answer, b *budget, content []batch.ContentBlock) *batch.Output {
 	var texts []string
 	if a.message != "" {
-		texts = append(texts, printable(a.message, maxErrorText))
+		texts = append(texts, v.printable(a.message))
 	} else if len(content) == 0 {
 		texts = append(texts, fmt.Sprintf("tool %s failed with status %d", v.call.Tool, a.status))
 	}

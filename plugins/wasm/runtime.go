@@ -26,6 +26,9 @@ type Options struct {
 	CacheDir string
 	// Logger gets what the host and its guests have to say. Nil: discarded.
 	Logger *slog.Logger
+	// Redactor learns the values of secrets that guests are given, and keeps them out
+	// of results and of what guests log. Nil: one of the Runtime's own.
+	Redactor *plugins.Redactor
 	// MaxConcurrent bounds the calls that run at once; others wait. 0: twice
 	// GOMAXPROCS.
 	MaxConcurrent int
@@ -122,6 +125,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		if o.Egress, err = egress.New(egress.Options{}); err != nil {
 			return nil, err
 		}
+	}
+	if o.Redactor == nil {
+		o.Redactor = &plugins.Redactor{}
 	}
 	if o.CacheDir != "" {
 		if err := privateDir(o.CacheDir); err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -258,4 +259,29 @@ func setSHA256(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "sha256 NAME FILE")
 	sum := sha256.Sum256([]byte(ts.ReadFile(args[1])))
 	ts.Setenv(args[0], hex.EncodeToString(sum[:]))
+}
+
+// holds FOLDER TEXT… wants every text in a file somewhere below FOLDER; with ! none
+// of them, in any.
+func holds(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) > 1, "[!] holds FOLDER TEXT…")
+	found, files := map[string]string{}, 0
+	ts.Check(filepath.WalkDir(ts.MkAbs(args[0]), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		files++
+		data, err := os.ReadFile(path)
+		for _, text := range args[1:] {
+			if bytes.Contains(data, []byte(text)) {
+				found[text] = path
+			}
+		}
+		return err
+	}))
+	for _, text := range args[1:] {
+		if path, in := found[text]; in == neg {
+			ts.Fatalf("%q, looked for in %d files of %s: found in %q", text, files, args[0], path)
+		}
+	}
 }

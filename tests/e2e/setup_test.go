@@ -132,6 +132,7 @@ func TestScripts(t *testing.T) {
 			"tamper":  tamper,
 			"bytes":   writeBytes,
 			"calls":   writeCalls,
+			"holds":   holds,
 			"sha256":  setSHA256,
 			"start":   start,
 			"await":   await,

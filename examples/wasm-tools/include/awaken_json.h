@@ -294,6 +294,18 @@ AW_API bool aw_json_int(aw_val v, int64_t *out) {
   return true;
 }
 
+/* aw_secret_get reads a secret of [plugin.secrets] that the manifest asks for.
+ * False: it is not given, cannot be read now, or no memory. */
+AW_API bool aw_secret_get(const char *name, aw_str *out) {
+  aw_buf b = {0};
+  aw_str answer;
+  *out = (aw_str){NULL, 0};
+  aw_puts(&b, "{\"name\":");
+  aw_put_json_string(&b, aw_cstr(name));
+  aw_puts(&b, "}");
+  return aw_ask(awaken_secret_get, &b, &answer) && aw_json_text(aw_json_get(aw_json_parse(answer), "value"), out);
+}
+
 AW_API bool aw_json_true(aw_val v) { return v.kind == AW_BOOL && v.raw.p[0] == 't'; }
 
 #endif

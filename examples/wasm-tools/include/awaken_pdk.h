@@ -73,11 +73,13 @@ AW_ENV(log_error) void extism_log_error(uint64_t text);
  *
  *   awaken_call       {}                                      -> {"run","batch","operation","attempt","tool"}
  *   awaken_state_get  {"key":"counter"}                       -> {"found":true,"value":3} or {"found":false}
+ *   awaken_secret_get {"name":"API_TOKEN"}                    -> {"value":"..."}; aw_secret_get in awaken_json.h reads it
  *   awaken_log        {"level":"info","message":"..."}        levels: debug, info, warn, error
  *   awaken_progress   {"progress":1,"total":4,"message":"..."}
  */
 AW_USER(awaken_call) uint64_t awaken_call(uint64_t request);
 AW_USER(awaken_state_get) uint64_t awaken_state_get(uint64_t request);
+AW_USER(awaken_secret_get) uint64_t awaken_secret_get(uint64_t request);
 AW_USER(awaken_log) uint64_t awaken_log(uint64_t request);
 AW_USER(awaken_progress) uint64_t awaken_progress(uint64_t request);
 

@@ -1,8 +1,10 @@
 // A WASI command whose first argument says what to do.
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,6 +73,31 @@ int main(int argc, char **argv) {
     while (d != NULL && (e = readdir(d)) != NULL)
       if (e->d_name[0] != '.') printf("entry: %s\n", e->d_name);
     printf("root: %s\n", opendir("/") == NULL ? "none" : "there");
+    return 0;
+  }
+  if (strcmp(what, "cat") == 0 || strcmp(what, "size") == 0) {
+    char buf[4096];
+    FILE *f = fopen(argv[2], "r");
+    if (f == NULL) {
+      fprintf(stderr, "cannot open %s: %s\n", argv[2], strerror(errno));
+      return 1;
+    }
+    size_t n = fread(buf, 1, sizeof buf, f);
+    struct stat st;
+    if (stat(argv[2], &st) != 0 || (size_t)st.st_size != n) return 2;
+    if (what[0] == 'c') fwrite(buf, 1, n, stdout);
+    else printf("%d\n", (int)n);
+    return 0;
+  }
+  if (strcmp(what, "list") == 0) {
+    struct dirent **names;
+    int n = scandir(argv[2], &names, NULL, alphasort);
+    if (n < 0) {
+      fprintf(stderr, "cannot list %s\n", argv[2]);
+      return 1;
+    }
+    for (int i = 0; i < n; i++)
+      if (names[i]->d_name[0] != '.') printf("%s\n", names[i]->d_name);
     return 0;
   }
   if (strcmp(what, "spin") == 0)

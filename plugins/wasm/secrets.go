@@ -1,0 +1,185 @@
+package wasm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+
+	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// callSecrets are the secrets of a plugin during one call. Each is read when the
+// guest first asks for it, and is then the same until the call ends. Used by the
+// goroutine of the call only.
+type callSecrets struct {
+	ctx      context.Context // of the call: a source that hangs ends with it
+	plugin   *plugins.Plugin
+	redactor *plugins.Redactor
+	log      *slog.Logger
+	attrs    []any // that name the call
+	read     map[string]secretRead
+	refused  bool // a name was asked for that is not given; said once
+}
+
+type secretRead struct {
+	value []byte
+	err   error
+}
+
+func (s *callSecrets) given(name string) bool {
+	return s != nil && slices.Contains(s.plugin.Effective.Secrets, name)
+}
+
+// get returns a value that is not to be changed. The error is for the guest: where
+// secrets come from is no concern of its, and stands in the log.
+func (s *callSecrets) get(name string) ([]byte, error) {
+	if !s.given(name) {
+		if s != nil && !s.refused {
+			s.refused = true
+			s.log.With(s.attrs...).Warn("a guest asked for a secret that its plugin is not given", "secret", printable(name, 80))
+		}
+		return nil, fmt.Errorf("the secret %q is not given to this plugin: the manifest asks for it in capabilities.secrets and the operator gives it in [plugin.secrets]", printable(name, 80))
+	}
+	got, known := s.read[name]
+	if !known {
+		got.value, got.err = s.plugin.ReadSecret(s.ctx, name, s.redactor)
+		if s.read == nil {
+			s.read = map[string]secretRead{}
+		}
+		s.read[name] = got
+		if got.err != nil {
+			s.log.With(s.attrs...).Warn("a secret cannot be read", "secret", name, "error", got.err)
+		}
+	}
+	if got.err != nil {
+		return nil, fmt.Errorf("the secret %s cannot be read now; the host's log says why", name)
+	}
+	return got.value, nil
+}
+
+func serveSecretGet(g *guestCall, request []byte) (any, error) {
+	var q struct {
+		Name *string `json:"name"`
+	}
+	if err := json.Unmarshal(request, &q); err != nil || q.Name == nil {
+		return nil, errors.New(`the request is not {"name":"…"}`)
+	}
+	value, err := g.secrets.get(*q.Name)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		Value string `json:"value"`
+	}{string(value)}, nil
+}
+
+// secretsFolder is where a command finds its secrets, below /awaken.
+const secretsFolder = "secrets"
+
+// callFS is what a command finds under /awaken: the files of its call, and a folder
+// with a file for each of its secrets, which is read when it is opened.
+type callFS struct {
+	files   memoryFS
+	secrets *callSecrets
+}
+
+// Open implements fs.FS.
+func (c callFS) Open(name string) (fs.File, error) {
+	given := c.secrets.plugin.Effective.Secrets
+	if len(given) == 0 {
+		return c.files.Open(name)
+	}
+	switch {
+	case name == ".":
+		d, err := c.files.Open(name)
+		if dir, is := d.(*memoryDir); is {
+			dir.left = append(dir.left, fs.FileInfoToDirEntry(memoryInfo{name: secretsFolder, mode: fs.ModeDir | 0o555}))
+		}
+		return d, err
+	case name == secretsFolder:
+		d := &memoryDir{info: memoryInfo{name: secretsFolder, mode: fs.ModeDir | 0o555}}
+		for _, n := range given {
+			d.left = append(d.left, fs.FileInfoToDirEntry(memoryInfo{name: n, mode: 0o444}))
+		}
+		return d, nil
+	}
+	secret, inside := bytes.CutPrefix([]byte(name), []byte(secretsFolder+"/"))
+	if !inside || !fs.ValidPath(name) {
+		return c.files.Open(name)
+	}
+	if !c.secrets.given(string(secret)) {
+		_, _ = c.secrets.get(string(secret)) // the log says that it was asked for
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	value, err := c.secrets.get(string(secret))
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return memoryFS{name: value}.Open(name)
+}
+
+// redact keeps secrets out of what the ledger will hold and everybody will read. A
+// result that would store one is an error, because who reads the state later would
+// take the mark for the value.
+func (r *Runtime) redact(p *plugins.Plugin, call *batch.Call, out *batch.Output, err error) (*batch.Output, error) {
+	known := r.opts.Redactor
+	if known.Longest() == 0 {
+		return out, err
+	}
+	if err != nil {
+		return out, redactError(known, err)
+	}
+	if out == nil {
+		return nil, nil
+	}
+	for _, c := range out.State {
+		_, inKey := known.Finds(c.Key)
+		if inKey || !bytes.Equal(known.JSON(c.Value), c.Value) {
+			return batch.ErrorOutput(call.ID, fmt.Sprintf("tool %s asked to keep the value of a secret in the state key %q, which would store it: nothing of its result is kept", call.Tool, known.String(c.Key))), nil
+		}
+	}
+	for i := range out.Content {
+		redactBlock(known, &out.Content[i])
+	}
+	if limit := limitsOf(p, call.Grant).output; out.Size() > limit {
+		return batch.ErrorOutput(call.ID, fmt.Sprintf("tool %s gave an output that is larger than %s once the secrets in it are replaced ([limits].output_mib)", call.Tool, formatBytes(limit))), nil
+	}
+	return out, nil
+}
+
+func redactBlock(known *plugins.Redactor, b *batch.ContentBlock) {
+	b.Text, b.MimeType, b.URI = known.String(b.Text), known.String(b.MimeType), known.String(b.URI)
+	switch b.Type {
+	case batch.BlockJSON:
+		b.JSON = known.JSON(b.JSON)
+	case batch.BlockImage, batch.BlockAudio:
+		// Less of an image or a sound is none, and readers would stumble over it.
+		if name, found := known.Finds(string(b.Data)); found {
+			*b = batch.TextBlock(fmt.Sprintf("[redacted:%s] (the %s held the value of a secret)", name, b.Type))
+		}
+	default:
+		b.Data = known.Bytes(b.Data)
+	}
+}
+
+// redactError keeps err as it is where it holds no secret.
+func redactError(known *plugins.Redactor, err error) error {
+	if _, found := known.Finds(err.Error()); !found {
+		return err
+	}
+	var te *batch.ToolError
+	if !errors.As(err, &te) {
+		return errors.New(known.String(err.Error()))
+	}
+	clean := &batch.ToolError{Kind: te.Kind, Msg: known.String(te.Msg)}
+	if te.Err != nil {
+		clean.Err = errors.New(known.String(te.Err.Error()))
+	}
+	return clean
+}
