@@ -24,6 +24,12 @@ func ownPlaces(cfg *config.Config) []place {
 	list := []place{
 		{cfg.DataDir, "data_dir, with the ledger of every run", true},
 		{cfg.File, "the host file", true},
+		{cfg.Policy.Log.File, "the log of decisions", true},
+		{cfg.Policy.Log.HTTP.CAFile, "certificates that are trusted", false},
+		{cfg.Egress.CAFile, "certificates that are trusted", false},
+	}
+	if token := cfg.Policy.Log.HTTP.Token; token != nil {
+		list = append(list, place{token.File, "the token of the log of decisions", true})
 	}
 	for _, p := range cfg.Policy.Paths {
 		list = append(list, place{p, "a policy", false})

@@ -109,24 +109,30 @@ func BenchmarkRatio(b *testing.B) {
 	for _, c := range benchCases {
 		b.Run(c.name, func(b *testing.B) {
 			ours, plain := c.ours(b), c.plain(b)
-			var o, p []time.Duration
-			turn := func(call func()) time.Duration {
-				start := time.Now()
-				for range 8 {
-					call()
-				}
-				return time.Since(start)
-			}
-			turn(ours)
-			turn(plain)
-			for b.Loop() {
-				o = append(o, turn(ours))
-				p = append(p, turn(plain))
-			}
-			slices.Sort(o)
-			slices.Sort(p)
-			b.ReportMetric(float64(o[len(o)/2])/float64(p[len(p)/2]), "ratio")
-			b.ReportMetric(0, "ns/op")
+			ratio(b, ours, plain)
 		})
 	}
+}
+
+// ratio takes turns between two and reports the median time of the one over that of
+// the other.
+func ratio(b *testing.B, ours, plain func()) {
+	var o, p []time.Duration
+	turn := func(call func()) time.Duration {
+		start := time.Now()
+		for range 8 {
+			call()
+		}
+		return time.Since(start)
+	}
+	turn(ours)
+	turn(plain)
+	for b.Loop() {
+		o = append(o, turn(ours))
+		p = append(p, turn(plain))
+	}
+	slices.Sort(o)
+	slices.Sort(p)
+	b.ReportMetric(float64(o[len(o)/2])/float64(p[len(p)/2]), "ratio")
+	b.ReportMetric(0, "ns/op")
 }

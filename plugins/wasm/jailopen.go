@@ -90,7 +90,7 @@ func (o *opening) open(f *jailFile) experimentalsys.Errno {
 		}
 		info, err := look(o.path)
 		missing := errors.Is(err, fs.ErrNotExist)
-		if err != nil && !(missing && o.has(experimentalsys.O_CREAT)) {
+		if err != nil && (!missing || !o.has(experimentalsys.O_CREAT)) {
 			return o.errno(o.path, err)
 		}
 		var file *os.File

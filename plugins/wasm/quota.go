@@ -54,7 +54,7 @@ func identify(info fs.FileInfo) (id fileID, links uint64, ok bool) {
 	if !ok {
 		return fileID{}, 0, false
 	}
-	return fileID{uint64(st.Dev), uint64(st.Ino)}, uint64(st.Nlink), true //nolint:gosec,unconvert // types differ between systems
+	return fileID{uint64(st.Dev), uint64(st.Ino)}, uint64(st.Nlink), true
 }
 
 // usage is what a folder holds.
