@@ -107,6 +107,7 @@ func normalize(u *url.URL) (*url.URL, origin, error) {
 	}
 	clean := *u
 	clean.Scheme, clean.User, clean.Fragment, clean.RawFragment = o.scheme, nil, "", ""
+	clean.RawQuery = escapeSpaces(u.RawQuery)
 	clean.Host = o.host
 	if strings.Contains(o.host, ":") {
 		clean.Host = "[" + o.host + "]"
@@ -123,6 +124,10 @@ func normalize(u *url.URL) (*url.URL, origin, error) {
 	}
 	return &clean, o, nil
 }
+
+// escapeSpaces keeps a query within its place in the request line. Other characters
+// that end it are in no URL.
+func escapeSpaces(query string) string { return strings.ReplaceAll(query, " ", "%20") }
 
 // Headers that belong to the connection, or to the host.
 var forbidden = []string{"Connection", "Expect", "Http2-Settings", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}

@@ -47,7 +47,8 @@ func TestMethods(t *testing.T) {
 
 func TestURLs(t *testing.T) {
 	var hits atomic.Int32
-	_, p := serve(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
+	var line string
+	_, p := serve(t, func(_ http.ResponseWriter, r *http.Request) { hits.Add(1); line = r.RequestURI })
 	s, allowed := session(t, Options{}), patterns(t, atPort("localhost", p))
 	for _, u := range []string{
 		"", "localhost:" + p, "//localhost:" + p, "/x", "ftp://localhost:" + p, "file:///etc/passwd", "http:localhost:" + p, "http://", "http://:" + p,
@@ -73,7 +74,10 @@ func TestURLs(t *testing.T) {
 	if hits.Load() != 0 {
 		t.Fatalf("the server was reached %d times", hits.Load())
 	}
-	get(t, s, allowed, "HTTP://LocalHost.:"+p+"/x#fragment")
+	get(t, s, allowed, "HTTP://LocalHost.:"+p+"/x y?z HTTP/1.0 #fragment")
+	if line != "/x%20y?z%20HTTP/1.0%20" {
+		t.Errorf("requested %q", line)
+	}
 }
 
 func TestHeaders(t *testing.T) {
@@ -423,7 +427,7 @@ func TestConnectionsAreNotShared(t *testing.T) {
 
 // Whatever a URL looks like, it is sent to the origin that was checked.
 func FuzzURL(f *testing.F) {
-	for _, u := range []string{"https://a.b/c?d#e", "http://u:p@a.b:81/", "http://[::ffff:1.2.3.4]:80//x", "http://a.b\\@c.d/", "https://ａ.b:443", "http://a.b:080", "http:/a", "//a", "HTTP://A.B.?#"} {
+	for _, u := range []string{"https://a.b/c?d#e", "http://u:p@a.b:81/", "http://[::ffff:1.2.3.4]:80//x", "http://a.b\\@c.d/", "https://ａ.b:443", "http://a.b:080", "http:/a", "//a", "HTTP://A.B.?#", "http://a.b/ ?x y HTTP/1.1"} {
 		f.Add(u, "/x")
 		f.Add("https://a.b", u)
 	}
@@ -456,6 +460,9 @@ func checkHop(t *testing.T, h *hop) {
 	pattern := patterns(t, h.origin.String())[0]
 	if !pattern.Match(h.origin.scheme, h.origin.host, h.origin.port) {
 		t.Fatalf("%v does not match itself", pattern)
+	}
+	if strings.ContainsAny(h.url.RequestURI(), " \t\r\n") {
+		t.Fatalf("the request line has a space: %q", h.url.RequestURI())
 	}
 	if !slices.Contains(methods, h.method) {
 		t.Fatal(h.method)
