@@ -92,6 +92,46 @@ func TestStarterPolicyNeedsEveryRule(t *testing.T) {
 	}
 }
 
+// Without any one condition of its rules it does too, and where the condition is turned
+// around.
+func TestStarterPolicyNeedsEveryCondition(t *testing.T) {
+	parse := func() (map[string]*ast.Module, []*ast.Rule) {
+		modules := parseAll(t, Starter(), "*.rego")
+		return modules, modules["policy.rego"].Rules
+	}
+	_, rules := parse()
+	mutants := 0
+	for i, r := range rules {
+		for j, e := range r.Body {
+			for _, how := range []string{"without", "turned around"} {
+				modules, rules := parse()
+				body := rules[i].Body
+				_, declares := e.Terms.(*ast.SomeDecl)
+				switch {
+				case how == "without" && len(body) == 1:
+					rules[i].Body = ast.NewBody(ast.NewExpr(ast.BooleanTerm(true)))
+				case how == "without":
+					rules[i].Body = append(body[:j:j], body[j+1:]...)
+				case declares:
+					continue
+				default:
+					body[j] = e.Copy()
+					body[j].Negated = !e.Negated
+				}
+				mutants++
+				t.Run(fmt.Sprintf("line %d %s", e.Location.Row, how), func(t *testing.T) {
+					if _, failed := runRego(t, modules); len(failed) == 0 {
+						t.Errorf("no test misses: %s", e)
+					}
+				})
+			}
+		}
+	}
+	if mutants < 15 {
+		t.Errorf("%d mutants", mutants)
+	}
+}
+
 // The starter policy as the host loads it.
 func TestStarterPolicyInTheGate(t *testing.T) {
 	files := map[string]string{}
