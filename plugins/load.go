@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,9 @@ type LoadOptions struct {
 	Limits   Limits // zero fields: DefaultLimits
 	Config   map[string]string
 	Secrets  map[string]SecretSource   // by the name the manifest asks for
+	Clock    Clock                     // empty: ClockReal
+	Random   string                    // what ParseRandom reads
+	Warm     int                       // instances made ahead
 	Recovery map[string]RecoveryChoice // by tool id within the plugin
 	Names    map[string]string         // tool id within the plugin to the name the model sees
 	// Source names the place these options come from, for messages; empty: the
@@ -258,11 +262,22 @@ func (o *LoadOptions) apply(p *Plugin, l Limits) error {
 			problems = append(problems, fmt.Sprintf("names.%s: %v", id, err))
 		}
 	}
+	if o.Clock != "" && !slices.Contains(Clocks(), string(o.Clock)) {
+		problems = append(problems, fmt.Sprintf("clock: %q is not known, write one of %s", clip(string(o.Clock), 80), strings.Join(Clocks(), ", ")))
+	}
+	random, err := ParseRandom(o.Random)
+	if err != nil {
+		problems = append(problems, "random: "+err.Error())
+	}
+	if o.Warm < 0 {
+		problems = append(problems, fmt.Sprintf("warm: is %d, write 0 for none or a number", o.Warm))
+	}
 	if len(problems) > 0 {
 		return &LoadError{Class: ErrSettings, File: o.source(p.Dir), Problem: "settings of plugin " + p.Manifest.ID,
 			Err: errors.New(strings.Join(problems, "; "))}
 	}
 	p.Grant = o.Grant.clone()
+	p.Clock, p.Random, p.Warm = o.Clock, random, o.Warm
 	p.Config, p.Recovery, p.Names = maps.Clone(o.Config), maps.Clone(o.Recovery), maps.Clone(o.Names)
 	p.Secrets = maps.Clone(o.Secrets)
 	return nil

@@ -132,6 +132,9 @@ type Plugin struct {
 	OutputMiB int
 	Config    map[string]string         // [plugin.config]
 	Secrets   map[string]SecretSource   // [plugin.secrets]: where those of Effective.Secrets come from
+	Clock     Clock                     // of its guests; empty: ClockReal
+	Random    Random                    // of its guests; zero: real
+	Warm      int                       // instances made ahead of calls with isolation "call"; 0: none
 	Recovery  map[string]RecoveryChoice // [plugin.recovery], by tool id within the plugin
 	Names     map[string]string         // [plugin.names]: tool id within the plugin to the name the model sees
 }

@@ -144,15 +144,24 @@ func fingerprint(tools []*Tool) (string, error) {
 		OutputMiB int
 		Recovery  RecoveryChoice
 		Config    map[string]string
+		Clock     Clock   `json:",omitempty"`
+		Random    *Random `json:",omitempty"`
 	}
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	for _, t := range tools {
 		p := t.Plugin
-		if err := enc.Encode(entry{
+		e := entry{
 			Name: t.Name, Tool: t.Spec.ID, Digest: p.Digest, Effective: p.Effective, Grant: p.Grant, OutputMiB: p.OutputMiB,
 			Recovery: p.Recovery[t.Spec.ID], Config: p.Config,
-		}); err != nil {
+		}
+		if p.Clock != ClockReal {
+			e.Clock = p.Clock
+		}
+		if p.Random.Seeded {
+			e.Random = &p.Random
+		}
+		if err := enc.Encode(e); err != nil {
 			return "", err
 		}
 	}

@@ -84,6 +84,9 @@ type Plugin struct {
 	Secrets  map[string]SecretSource
 	Names    map[string]string                 // tool id to the name the model sees
 	Recovery map[string]plugins.RecoveryChoice // by tool id
+	Clock    string                            // default "real"; plugins.Clocks lists all
+	Random   string                            // "real", the default, or "seed:<n>"
+	Warm     int                               // instances made ahead of calls; default 0
 }
 
 // Grant is the operator's side of a plugin's capabilities. What it does not list
@@ -117,6 +120,11 @@ type Limits struct {
 	Timeout      time.Duration // of one attempt; default 60s
 	OutputMiB    int           // of one call; default 16
 	ArgumentsMiB int           // of one call; default 4
+
+	TotalMemoryMiB  int           // of all plugin instances together; 0, the default: half of the machine's
+	ConcurrentCalls int           // that run at once; 0, the default: twice the processors
+	QueuedCalls     int           // that wait to run; default 1000
+	CompileTimeout  time.Duration // of one module; default 60s
 }
 
 // Ceilings is the part of the limits that plugins are loaded with.

@@ -52,8 +52,9 @@ func TestParseDesignSample(t *testing.T) {
 			},
 			Config:  map[string]Secret{"units": NewSecret("metric")},
 			Secrets: map[string]SecretSource{"API_TOKEN": {Env: "ACME_TOKEN"}},
+			Clock:   "real", Random: "real",
 		}},
-		Limits: Limits{MemoryMiB: 256, Timeout: time.Minute, OutputMiB: 16, ArgumentsMiB: 4},
+		Limits: Limits{MemoryMiB: 256, Timeout: time.Minute, OutputMiB: 16, ArgumentsMiB: 4, QueuedCalls: 1000, CompileTimeout: time.Minute},
 		Egress: Egress{Timeout: 30 * time.Second, RequestMiB: 8, ResponseMiB: 8},
 		Sandbox: Sandbox{
 			Tier: "namespace", Provisioning: "on_tool_use", Network: "none", EngineArgs: []string{},

@@ -64,6 +64,10 @@ func (c *Config) decode(data []byte) []Problem {
 	limits.duration("timeout", &c.Limits.Timeout)
 	limits.integer("output_mib", &c.Limits.OutputMiB)
 	limits.integer("arguments_mib", &c.Limits.ArgumentsMiB)
+	limits.integer("total_memory_mib", &c.Limits.TotalMemoryMiB)
+	limits.integer("concurrent_calls", &c.Limits.ConcurrentCalls)
+	limits.integer("queued_calls", &c.Limits.QueuedCalls)
+	limits.duration("compile_timeout", &c.Limits.CompileTimeout)
 
 	c.decodeEgress(root)
 
@@ -109,7 +113,7 @@ func (c *Config) decodeTrust(root *table) {
 }
 
 func (c *Config) decodePlugin(t *table) Plugin {
-	var p Plugin
+	p := Plugin{Clock: defaultClock, Random: defaultRandom}
 	t.text("path", &p.Path)
 	t.text("oci", &p.OCI)
 	t.text("sha256", &p.SHA256)
@@ -130,6 +134,9 @@ func (c *Config) decodePlugin(t *table) Plugin {
 		s, _ := secrets.sub(name, `write where it comes from, such as { env = "NAME" } or { file = "…" }, never the secret itself`)
 		put(&p.Secrets, name, c.decodeSecret(s))
 	}
+	t.text("clock", &p.Clock)
+	t.text("random", &p.Random)
+	t.integer("warm", &p.Warm)
 	names := t.section("names")
 	for _, tool := range names.names() {
 		var v string

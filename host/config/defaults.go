@@ -14,6 +14,8 @@ const (
 	defaultPoll         = time.Minute
 	defaultFetchTimeout = 10 * time.Second
 	defaultBundleMiB    = 16
+	defaultClock        = string(plugins.ClockReal)
+	defaultRandom       = "real"
 )
 
 // defaults is the configuration of an empty file, file names not yet joined with
@@ -29,6 +31,9 @@ func defaults() *Config {
 			Timeout:      plugins.DefaultLimits.Timeout,
 			OutputMiB:    plugins.DefaultLimits.OutputMiB,
 			ArgumentsMiB: defaultArgumentsMiB,
+
+			QueuedCalls:    1000,
+			CompileTimeout: time.Minute,
 		},
 		Egress:  Egress{Timeout: 30 * time.Second, RequestMiB: 8, ResponseMiB: 8},
 		Sandbox: Sandbox{Tier: "namespace", Provisioning: "on_tool_use", Network: "none"},

@@ -76,6 +76,10 @@ func (c *Config) Effective() []Setting {
 	e.add("limits.timeout", c.Limits.Timeout)
 	e.add("limits.output_mib", c.Limits.OutputMiB)
 	e.add("limits.arguments_mib", c.Limits.ArgumentsMiB)
+	e.add("limits.total_memory_mib", c.Limits.TotalMemoryMiB)
+	e.add("limits.concurrent_calls", c.Limits.ConcurrentCalls)
+	e.add("limits.queued_calls", c.Limits.QueuedCalls)
+	e.add("limits.compile_timeout", c.Limits.CompileTimeout)
 	e.egress(&c.Egress)
 	e.sandbox(&c.Sandbox)
 	e.add("serve.bind", c.Serve.Bind)
@@ -136,6 +140,9 @@ func (e *effective) plugin(key string, p *Plugin) {
 	for _, name := range sorted(p.Secrets) {
 		e.secret(child(child(key, "secrets"), name), p.Secrets[name])
 	}
+	e.add(child(key, "clock"), p.Clock)
+	e.add(child(key, "random"), p.Random)
+	e.add(child(key, "warm"), p.Warm)
 	for _, tool := range sorted(p.Names) {
 		e.add(child(child(key, "names"), tool), p.Names[tool])
 	}

@@ -22,6 +22,9 @@ const (
 	maxQuotaFiles   = 200_000 // a folder with more cannot be measured in time
 	maxWarm         = 1000
 	maxHTTPMiB      = 64
+
+	maxTotalMemoryMiB = 16 << 20
+	maxCalls          = 1_000_000
 )
 
 var (
@@ -73,6 +76,7 @@ func (c *Config) validate() []Problem {
 	v.within("limits.timeout", c.Limits.Timeout, time.Millisecond, day)
 	v.between("limits.output_mib", c.Limits.OutputMiB, 1, maxOutputMiB)
 	v.between("limits.arguments_mib", c.Limits.ArgumentsMiB, 1, maxArgumentsMiB)
+	v.runtime()
 	v.egress()
 	v.sandbox()
 	v.bind()
@@ -165,6 +169,18 @@ func (v *validator) trust() {
 				"write 16 hexadecimal digits for a key, 64 for a manifest")
 		}
 	}
+}
+
+func (v *validator) runtime() {
+	l := &v.c.Limits
+	v.between("limits.total_memory_mib", l.TotalMemoryMiB, 0, maxTotalMemoryMiB)
+	if l.TotalMemoryMiB > 0 && l.MemoryMiB > l.TotalMemoryMiB && v.c.lines["limits.memory_mib"] > 0 {
+		v.bad("limits.memory_mib", fmt.Sprintf("is %d, and all plugins together may use limits.total_memory_mib, %d", l.MemoryMiB, l.TotalMemoryMiB),
+			"lower it, or raise limits.total_memory_mib")
+	}
+	v.between("limits.concurrent_calls", l.ConcurrentCalls, 0, maxCalls)
+	v.between("limits.queued_calls", l.QueuedCalls, 1, maxCalls)
+	v.within("limits.compile_timeout", l.CompileTimeout, time.Second, day)
 }
 
 func (v *validator) retention() {

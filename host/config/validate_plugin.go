@@ -42,6 +42,12 @@ func (v *validator) plugin(key string, p *Plugin) {
 		}
 	}
 	v.secrets(child(key, "secrets"), p.Secrets)
+	v.oneOf(child(key, "clock"), p.Clock, plugins.Clocks())
+	if _, err := plugins.ParseRandom(p.Random); err != nil || p.Random == "" {
+		v.bad(child(key, "random"), fmt.Sprintf("%q is not a source of randomness", clip(p.Random)),
+			`write "real", or "seed:" and a number from 0 to 18446744073709551615`)
+	}
+	v.between(child(key, "warm"), p.Warm, 0, maxWarm)
 	v.names(child(key, "names"), p.Names)
 	v.recovery(child(key, "recovery"), p)
 }

@@ -54,7 +54,7 @@ func (r *CheckReport) plugins(ctx context.Context, cfg *config.Config, log *slog
 			r.Warnings = append(r.Warnings, m.text)
 		}
 	}
-	runtime, err := wasm.New(ctx, wasm.Options{Logger: log})
+	runtime, err := wasm.New(ctx, runtimeOptions(cfg, "", log))
 	if err != nil {
 		return err
 	}

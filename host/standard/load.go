@@ -128,7 +128,7 @@ func loadTrust(cfg *config.Config) (plugins.Trust, error) {
 func loadOptions(cfg *config.Config, trust plugins.Trust, p *config.Plugin, i int) plugins.LoadOptions {
 	o := plugins.LoadOptions{
 		Trust: trust, Pin: p.SHA256, Limits: cfg.Limits.Ceilings(),
-		Recovery: p.Recovery, Names: p.Names,
+		Recovery: p.Recovery, Names: p.Names, Clock: plugins.Clock(p.Clock), Random: p.Random, Warm: p.Warm,
 		Source: fmt.Sprintf("%s: [[plugin]] %d (%s)", cfg.File, i+1, filepath.Base(p.Path)),
 	}
 	if p.Config != nil {

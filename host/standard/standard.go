@@ -177,9 +177,21 @@ func openStore(cfg *config.Config, log *slog.Logger) (*badgerstore.Store, error)
 	})
 }
 
+// runtimeOptions are those of host.toml. Without a folder nothing that is compiled is
+// kept.
+func runtimeOptions(cfg *config.Config, cacheDir string, log *slog.Logger) wasm.Options {
+	l := cfg.Limits
+	return wasm.Options{
+		CacheDir: cacheDir, Logger: log, CompileTimeout: l.CompileTimeout,
+		MaxConcurrent: l.ConcurrentCalls, MaxQueued: l.QueuedCalls, TotalMemoryBytes: uint64(l.TotalMemoryMiB) << 20,
+	}
+}
+
 // compile makes every plugin of the snapshot ready to run, two at a time.
 func compile(ctx context.Context, cfg *config.Config, s *plugins.Snapshot, guard *egress.Guard, known *plugins.Redactor, log *slog.Logger) (*wasm.Runtime, error) {
-	r, err := wasm.New(ctx, wasm.Options{CacheDir: filepath.Join(cfg.DataDir, "cache", "wasm"), Egress: guard, Redactor: known, Logger: log})
+	o := runtimeOptions(cfg, filepath.Join(cfg.DataDir, "cache", "wasm"), log)
+	o.Egress, o.Redactor = guard, known
+	r, err := wasm.New(ctx, o)
 	if err != nil {
 		return nil, err
 	}

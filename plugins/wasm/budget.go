@@ -48,6 +48,17 @@ func (b *budget) room() int64 {
 	return int64(min(most-b.used, math.MaxInt32))
 }
 
+// footprint is what the memories have now, in bytes.
+func (b *budget) footprint() uint64 {
+	n := 0
+	for _, m := range []*linearMemory{b.kernel, b.guest} {
+		if m != nil {
+			n += len(m.buf)
+		}
+	}
+	return uint64(n)
+}
+
 // reset forgets the refusals of the call before.
 func (b *budget) reset() { b.refused, b.kernelRefused = false, false }
 

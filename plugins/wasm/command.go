@@ -30,11 +30,25 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	}
 	defer mounts.close()
 	v.files = mounts
+	if err := v.slow(ctx, l); err != nil {
+		return nil, unavailable(v.call, err)
+	}
+	died := false
+	defer func() {
+		if !died {
+			l.throttle.back()
+		}
+	}()
 	release, err := v.admit(ctx)
 	if err != nil {
 		return nil, unavailable(v.call, err)
 	}
 	defer release()
+	reserved := v.r.reservation(l.program.module, v.limits.memory)
+	if _, err := v.r.reserve(ctx, nil, reserved); err != nil {
+		return nil, unavailable(v.call, err)
+	}
+	defer v.r.quota.give(reserved)
 	gctx, cancel := v.deadline(ctx)
 	defer cancel(nil)
 	mounts.begin(gctx, v.refused)
@@ -44,14 +58,14 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	stderr := &lineWriter{log: &v.guest.log, level: slog.LevelInfo, source: "stderr", tail: &said}
 	sleeper := nap{ctx: gctx}
 	b := newBudget(v.limits.memory, false)
-	config := realWorld.WithName("").WithStartFunctions().
+	config := worldOf(v.plugin, sleeper.sleep).WithName("").WithStartFunctions().
 		WithArgs(append([]string{path.Base(v.plugin.Manifest.Module.Path)}, v.spec.Args...)...).
 		WithStdin(bytes.NewReader(v.input)).WithStdout(stdout).WithStderr(stderr).
-		WithNanosleep(sleeper.sleep).
 		WithFSConfig(mounts.addTo(wazero.NewFSConfig().WithFSMount(files, "/awaken")))
 	*dispatched = l.program.module.hasStart
 	mod, err := l.program.runtime.InstantiateModule(experimental.WithMemoryAllocator(gctx, b), l.program.command, config)
 	if err != nil {
+		died = guestsFault(gctx)
 		return v.ended(gctx, b, said.String(), err, *dispatched)
 	}
 	defer mod.Close(context.Background())
@@ -75,10 +89,12 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 		}
 	}
 	if err != nil {
+		died = guestsFault(gctx)
 		return v.ended(gctx, b, said.String(), err, true)
 	}
 	// A guest may end by itself before it notices that the host ended it.
 	if cause := context.Cause(gctx); sleeper.cut || errors.Is(cause, errOutput) {
+		died = guestsFault(gctx)
 		return v.ended(gctx, b, "", cause, true)
 	}
 	_ = mod.Close(context.Background())

@@ -28,6 +28,11 @@ type instance struct {
 	guest  *guestCall // the current call; nil between calls
 	calls  int
 	gone   atomic.Bool // one of its modules was closed
+
+	// While nobody uses it:
+	quota *quota
+	held  uint64    // its part of the quota
+	idle  time.Time // since when
 }
 
 // CloseNotify implements experimental.CloseNotifier: a guest can end itself with
@@ -52,7 +57,7 @@ func newInstance(ctx context.Context, g *program, p *plugins.Plugin, memory uint
 	i.stdout = lineWriter{level: slog.LevelInfo, source: "stdout"}
 	i.stderr = lineWriter{level: slog.LevelWarn, source: "stderr", tail: &i.tail}
 	keepOutputPure(log)
-	config := realWorld.WithStdout(&i.stdout).WithStderr(&i.stderr).WithNanosleep(i.nap.sleep)
+	config := worldOf(p, i.nap.sleep).WithStdout(&i.stdout).WithStderr(&i.stderr)
 	if len(files.jails) > 0 {
 		config = config.WithFSConfig(files.addTo(wazero.NewFSConfig()))
 	}
@@ -135,19 +140,7 @@ func (i *instance) call(ctx context.Context, export string, input []byte, guest 
 	i.calls++
 	i.budget.reset()
 	i.tail.reset()
-	done := make(chan struct{})
-	defer close(done)
-	// Extism calls its own module without the call's context in places. A guest can
-	// damage that module's memory so that it loops there.
-	stop := context.AfterFunc(ctx, func() {
-		t := time.NewTimer(killGrace)
-		defer t.Stop()
-		select {
-		case <-done:
-		case <-t.C:
-			i.close()
-		}
-	})
+	stop := i.closeAfter(ctx)
 	defer stop()
 
 	a.status, a.output, a.err = i.plugin.CallWithContext(context.WithValue(ctx, guestCallKey{}, guest), export, input)
@@ -164,6 +157,26 @@ func (i *instance) call(ctx context.Context, export string, input []byte, guest 
 	i.stdout.flush()
 	i.stderr.flush()
 	return a
+}
+
+// closeAfter closes the instance soon after ctx ends, unless stop is called before.
+// Extism calls its own module without the call's context in places, and a guest can
+// damage that module's memory so that it loops there.
+func (i *instance) closeAfter(ctx context.Context) (stop func()) {
+	done := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		t := time.NewTimer(killGrace)
+		defer t.Stop()
+		select {
+		case <-done:
+		case <-t.C:
+			i.close()
+		}
+	})
+	return func() {
+		unhook()
+		close(done)
+	}
 }
 
 // maxKernelPages is the size of Extism's memory above which an instance is not
@@ -197,4 +210,10 @@ func (i *instance) close() {
 		_ = i.plugin.CloseWithContext(context.Background())
 	}
 	i.files.close()
+}
+
+// discard closes an idle instance and gives its part of the quota back.
+func (i *instance) discard() {
+	i.close()
+	i.use(0)
 }

@@ -92,10 +92,11 @@ func appendCounter(out []byte, global uint32, weight int) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(code))), code...)
 }
 
-// interruptible returns the module with its checkpoints. Sections other than those
-// of types, functions, globals and code are kept byte for byte.
+// interruptible returns the module with its checkpoints, and with readyExport where
+// that is of use. Sections other than those of types, functions, globals, exports
+// and code are kept byte for byte.
 func (m *module) interruptible(b []byte) ([]byte, error) {
-	if !slices.ContainsFunc(m.checks, func(c []checkpoint) bool { return len(c) > 0 }) {
+	if !m.prepares() && !slices.ContainsFunc(m.checks, func(c []checkpoint) bool { return len(c) > 0 }) {
 		return b, nil
 	}
 	out := append(make([]byte, 0, len(b)+len(b)/8+1024), b[:8]...)
@@ -120,6 +121,15 @@ func (m *module) interruptible(b []byte) ([]byte, error) {
 		case globalSection:
 			counted = true
 			out = appendList(out, id, body, 1, counter)
+		case exportSection:
+			if !m.prepares() {
+				out = append(out, b[start:r.at]...)
+				continue
+			}
+			m.ready = true
+			export := append(binary.AppendUvarint(nil, uint64(len(readyExport))), readyExport...)
+			export = append(export, 0) // a function
+			out = appendList(out, id, body, 1, binary.AppendUvarint(export, uint64(m.functions)))
 		case codeSection:
 			code, err := m.withChecks(body)
 			if err != nil {
@@ -138,7 +148,7 @@ func (m *module) interruptible(b []byte) ([]byte, error) {
 
 // after reports whether section a comes later than b in a module.
 func after(a, b byte) bool {
-	order := []byte{typeSection, 2, functionSection, 4, 5, tagSection, globalSection, 7, 8, elementSection, countSection, codeSection, dataSection}
+	order := []byte{typeSection, 2, functionSection, 4, 5, tagSection, globalSection, exportSection, 8, elementSection, countSection, codeSection, dataSection}
 	return slices.Index(order, a) > slices.Index(order, b)
 }
 

@@ -34,7 +34,7 @@ type invocation struct {
 
 // invoke runs one call of a tool of p. See batch.Executor for what it returns.
 func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.ToolSpec, call *batch.Call) (out *batch.Output, err error) {
-	if err := r.enter(); err != nil {
+	if err := r.enterCall(); err != nil {
 		return nil, unavailable(call, err)
 	}
 	defer r.leave()
@@ -140,14 +140,26 @@ func (v *invocation) deadline(ctx context.Context) (context.Context, context.Can
 	}
 }
 
+// slow waits until another instance of the plugin may be made.
+func (v *invocation) slow(ctx context.Context, l *loaded) error {
+	return l.throttle.wait(ctx, func() {
+		v.r.log.Warn("instances of a plugin keep dying, its calls wait until they may be replaced",
+			"plugin", v.plugin.Manifest.ID, "per_second", v.r.opts.ReplacementsPerSecond)
+	})
+}
+
 // runExport calls an Extism export.
 func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool) (*batch.Output, error) {
 	isolation := v.spec.Isolation
-	if narrows(v.call.Grant) || isolation != plugins.IsolationRun && isolation != plugins.IsolationShared {
+	narrowed := narrows(v.call.Grant)
+	if narrowed || isolation != plugins.IsolationRun && isolation != plugins.IsolationShared {
 		isolation = plugins.IsolationCall // limits and rights are the instance's
 	}
+	// Whatever became idle makes room for those that wait.
+	defer v.r.makeRoom()
 	var inst *instance
 	keep := func(*instance) {}
+	fresh := true
 	switch isolation {
 	case plugins.IsolationRun:
 		slot, err := l.pool.takeRun(ctx, v.call.Run)
@@ -155,26 +167,58 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 			return nil, unavailable(v.call, err)
 		}
 		inst, slot.inst = slot.inst, nil
-		if inst == nil {
+		if fresh = inst == nil; fresh {
 			v.r.boundRunInstances()
 		}
 		defer func() { l.pool.giveRun(v.call.Run, slot, inst) }()
 		keep = func(i *instance) { inst = i }
 	case plugins.IsolationShared:
+		fresh = !l.pool.hasShared()
 		keep = func(i *instance) {
 			if i != nil && !l.pool.giveShared(i, v.r.opts.MaxConcurrent) {
-				i.close()
+				i.discard()
 			}
 		}
 	}
+	paid := false
+	if fresh {
+		if err := v.slow(ctx, l); err != nil {
+			return nil, unavailable(v.call, err)
+		}
+		paid = true
+	}
+	died := false
+	defer func() {
+		switch {
+		case paid && !died:
+			l.throttle.back()
+		case died && !paid:
+			l.throttle.charge()
+		}
+	}()
 	release, err := v.admit(ctx)
 	if err != nil {
 		return nil, unavailable(v.call, err)
 	}
 	defer release()
-	if isolation == plugins.IsolationShared {
+	switch {
+	case isolation == plugins.IsolationShared:
 		inst = l.pool.takeShared()
+	case isolation == plugins.IsolationCall && !narrowed && v.plugin.Warm > 0:
+		inst = l.pool.takeWarm()
+		defer v.r.keepWarm(l)
 	}
+	reserved := v.r.reservation(l.program.module, v.limits.memory)
+	if inst, err = v.r.reserve(ctx, inst, reserved); err != nil {
+		return nil, unavailable(v.call, err)
+	}
+	defer func() { v.r.quota.give(reserved) }()
+	park := func(i *instance) {
+		i.quota = v.r.quota
+		reserved = i.park(reserved)
+		keep(i)
+	}
+
 	gctx, cancel := v.deadline(ctx)
 	defer cancel(nil)
 	live := inst
@@ -192,13 +236,15 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 		v.files = mounts
 		live, err = newInstance(gctx, l.program, v.plugin, v.limits.memory, mounts, v.r.log)
 		if err != nil {
+			died = guestsFault(gctx)
 			return v.ended(gctx, live.budget, "", err, *dispatched)
 		}
 	}
 	if err := gctx.Err(); err != nil && !*dispatched {
-		keep(live)
 		if isolation == plugins.IsolationCall {
 			live.close()
+		} else {
+			park(live)
 		}
 		return v.ended(gctx, live.budget, "", err, false)
 	}
@@ -211,16 +257,24 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 	}
 	if isolation != plugins.IsolationCall && a.err == nil && !live.budget.kernelRefused &&
 		live.calls < v.r.opts.CallsPerInstance && live.renew() {
-		keep(live)
+		park(live)
 	} else if a.err == nil && gctx.Err() == nil {
 		live.end()
 	} else {
 		live.close()
 	}
 	if a.err != nil {
+		died = guestsFault(gctx)
 		return v.ended(gctx, live.budget, live.tail.String(), a.err, true)
 	}
 	return v.output(a, live.budget), nil
+}
+
+// guestsFault reports whether a call that came to no good end did so by itself, and
+// not because its caller or the host stopped it.
+func guestsFault(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return cause == nil || errors.Is(cause, errTimeout) || errors.Is(cause, errOutput)
 }
 
 // ended says why a guest did not come to an end of its own.

@@ -288,27 +288,6 @@ func TestHostFunctions(t *testing.T) {
 	}
 }
 
-func TestRealClockAndRandomness(t *testing.T) {
-	g := newRig(t, newRuntime(t, Options{}), guestPlugin(t))
-	seen := map[string]bool{}
-	for range 3 {
-		var w struct {
-			Now   int64
-			Noise string
-		}
-		if err := json.Unmarshal([]byte(g.call("world", `{}`).Text()), &w); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Since(time.UnixMilli(w.Now)); d < -time.Second || d > time.Minute {
-			t.Errorf("the guest's clock is off by %v", d)
-		}
-		seen[w.Noise] = true
-	}
-	if len(seen) != 3 {
-		t.Errorf("random bytes repeat: %v", seen)
-	}
-}
-
 func TestNothingAround(t *testing.T) {
 	g := newRig(t, newRuntime(t, Options{}), guestPlugin(t))
 	good(t, g.call("surroundings", `{}`), `{"args":0,"env":0,"files":0}`)

@@ -56,6 +56,22 @@ func limitsOf(p *plugins.Plugin, grant *batch.Grant) limits {
 	return l
 }
 
+// reservation is what an instance of m with that memory limit takes from the quota
+// while code of it runs: all that it may come to have. One call can always run.
+func (r *Runtime) reservation(m *module, memory uint64) uint64 {
+	return min(memory+m.overhead(), r.quota.total)
+}
+
+// overhead is what an instance may have beside its memory: Extism's first pages, its
+// variables, and 8 bytes for each entry of a table.
+func (m *module) overhead() uint64 {
+	entries := uint64(0)
+	for _, t := range m.tables {
+		entries = min(entries+uint64(t.max), maxTableEntries)
+	}
+	return kernelPages*pageBytes + maxVarBytes + 8*entries
+}
+
 // narrows reports whether a grant takes anything away.
 func narrows(g *batch.Grant) bool {
 	return g != nil && (g.Hosts != nil || g.Paths != nil || g.Commands != nil || g.MemoryMiB > 0 || g.Timeout > 0)

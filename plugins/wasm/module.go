@@ -45,6 +45,7 @@ type module struct {
 	tables   []tableLimits
 	tableSec section // where the tables are declared
 
+	ready     bool           // it has readyExport
 	checks    [][]checkpoint // of every function that is not imported
 	functions int            // imported ones too
 	counter   uint32         // index of the global that counts
@@ -166,7 +167,7 @@ func (p *moduleParser) section(id byte, s *reader, at section) {
 			}
 			p.m.hasMem, p.m.memMin, p.m.memMax = true, min, max
 		}
-	case 7:
+	case exportSection:
 		p.exported = map[string]uint32{}
 		for n := s.count(); n > 0 && s.err == nil; n-- {
 			name, kind, idx := s.name(), s.kind(), s.u32()

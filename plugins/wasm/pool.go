@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 // pool keeps the live instances of one loaded plugin between calls.
 type pool struct {
 	mu     sync.Mutex
+	warm   []*instance // made ahead, never used
 	shared []*instance // idle, the last used at the end
 	runs   map[batch.RunID]*runSlot
 }
@@ -76,6 +78,12 @@ func (p *pool) takeShared() *instance {
 	return inst
 }
 
+func (p *pool) hasShared() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.shared) > 0
+}
+
 // giveShared keeps inst, or returns false when there are most idle ones already.
 func (p *pool) giveShared(inst *instance, most int) bool {
 	p.mu.Lock()
@@ -83,6 +91,7 @@ func (p *pool) giveShared(inst *instance, most int) bool {
 	if len(p.shared) >= most {
 		return false
 	}
+	inst.idle = time.Now()
 	p.shared = append(p.shared, inst)
 	return true
 }
@@ -115,21 +124,88 @@ func (p *pool) evict(before time.Time) {
 	}
 	p.mu.Unlock()
 	for _, i := range old {
-		i.close()
+		i.discard()
 	}
+}
+
+// idlest returns since when the instance has been idle that has been so longest.
+func (p *pool) idlest() (since time.Time, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, since, ok = p.findIdlest()
+	return since, ok
+}
+
+// takeIdlest takes that instance away, nil when there is none any more.
+func (p *pool) takeIdlest() *instance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	run, _, ok := p.findIdlest()
+	if !ok {
+		return nil
+	}
+	if run != "" {
+		i := p.runs[run].inst
+		delete(p.runs, run)
+		return i
+	}
+	i := p.shared[0]
+	p.shared = slices.Delete(p.shared, 0, 1)
+	return i
+}
+
+// findIdlest returns the run whose instance has been idle longest, none if it is
+// the first of the shared ones. p.mu is held.
+func (p *pool) findIdlest() (run batch.RunID, since time.Time, ok bool) {
+	if len(p.shared) > 0 {
+		since, ok = p.shared[0].idle, true
+	}
+	for id, s := range p.runs {
+		if s.users == 0 && s.inst != nil && (!ok || s.used.Before(since)) {
+			run, since, ok = id, s.used, true
+		}
+	}
+	return run, since, ok
+}
+
+// takeWarm takes an instance that was made ahead, nil when there is none.
+func (p *pool) takeWarm() *instance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.warm)
+	if n == 0 {
+		return nil
+	}
+	i := p.warm[n-1]
+	p.warm[n-1] = nil
+	p.warm = p.warm[:n-1]
+	return i
+}
+
+// giveWarm keeps an instance made ahead.
+func (p *pool) giveWarm(i *instance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.warm = append(p.warm, i)
+}
+
+func (p *pool) warmCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.warm)
 }
 
 // drain closes every instance; nobody may be using one.
 func (p *pool) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, i := range p.shared {
-		i.close()
+	for _, i := range slices.Concat(p.warm, p.shared) {
+		i.discard()
 	}
 	for _, s := range p.runs {
 		if s.inst != nil {
-			s.inst.close()
+			s.inst.discard()
 		}
 	}
-	p.shared, p.runs = nil, nil
+	p.warm, p.shared, p.runs = nil, nil, nil
 }

@@ -2,7 +2,6 @@ package wasm
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"time"
@@ -108,7 +107,3 @@ func (g *program) close(ctx context.Context) {
 	}
 	g.extism, g.runtime, g.command, g.cache = nil, nil, nil, nil
 }
-
-// realWorld is what every guest gets: true clocks and randomness, where wazero's
-// defaults are the same for every instance. No arguments, environment or files.
-var realWorld = wazero.NewModuleConfig().WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader)

@@ -32,6 +32,19 @@ type Options struct {
 	// MaxConcurrent bounds the calls that run at once; others wait. 0: twice
 	// GOMAXPROCS.
 	MaxConcurrent int
+	// MaxQueued bounds the calls that wait to run; more are refused, as unavailable
+	// before dispatch. 0: 1000.
+	MaxQueued int
+	// TotalMemoryBytes bounds the memory of all instances together. A call takes its
+	// whole limit from it while it runs, an idle instance what it really has; calls
+	// wait, and idle instances go, until there is room. A plugin whose own limit is
+	// larger is refused by Load. 0: half of the machine's memory, or of what its
+	// control group may have if that is less, but at least plugins.DefaultLimits.
+	TotalMemoryBytes uint64
+	// ReplacementsPerSecond is how fast instances that died (a trap, a timeout) are
+	// replaced, for each plugin, once it has lost four times as many at once; its calls
+	// wait until then. 0: 25.
+	ReplacementsPerSecond int
 	// CallsPerInstance is after how many calls an instance with isolation "run" or
 	// "shared" is replaced by a fresh one; guests leak. 0: 1000.
 	CallsPerInstance int
@@ -57,6 +70,7 @@ type Runtime struct {
 	log   *slog.Logger
 	slots chan struct{} // one token per running call
 	build chan struct{} // one token per running compilation
+	quota *quota        // of memory
 
 	base context.Context // ended by Close when it stops waiting
 	kill context.CancelCauseFunc
@@ -81,6 +95,9 @@ type loaded struct {
 	pool    pool
 	http    *egress.Session
 
+	throttle *throttle
+	warming  atomic.Bool // instances are being made ahead
+
 	ready chan struct{} // closed when program or err is set
 	err   error
 	users int       // calls in progress; guarded by Runtime.mu
@@ -104,6 +121,15 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	if o.MaxConcurrent <= 0 {
 		o.MaxConcurrent = 2 * runtime.GOMAXPROCS(0)
+	}
+	if o.MaxQueued <= 0 {
+		o.MaxQueued = 1000
+	}
+	if o.TotalMemoryBytes == 0 {
+		o.TotalMemoryBytes = max(machineMemory()/2, mebibytes(plugins.DefaultLimits.MemoryMiB))
+	}
+	if o.ReplacementsPerSecond <= 0 {
+		o.ReplacementsPerSecond = 25
 	}
 	if o.CallsPerInstance <= 0 {
 		o.CallsPerInstance = 1000
@@ -136,6 +162,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	r := &Runtime{
 		opts: o, log: o.Logger, slots: make(chan struct{}, o.MaxConcurrent), build: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		quota:  &quota{total: o.TotalMemoryBytes},
 		loaded: map[*plugins.Plugin]*loaded{}, programs: map[string]*program{}, drained: make(chan struct{}),
 	}
 	r.base, r.kill = context.WithCancelCause(context.Background())
@@ -186,6 +213,7 @@ func (r *Runtime) Load(ctx context.Context, p *plugins.Plugin) error {
 	if err != nil {
 		return err
 	}
+	r.keepWarm(l)
 	r.release(l)
 	return nil
 }
@@ -243,6 +271,21 @@ func (r *Runtime) enter() error {
 	return nil
 }
 
+// enterCall is enter for a call of a tool, of which only so many may wait.
+func (r *Runtime) enterCall() error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	full := r.calls > r.opts.MaxConcurrent+r.opts.MaxQueued
+	r.mu.Unlock()
+	if full {
+		r.leave()
+		return fmt.Errorf("%d calls run and %d wait already ([limits].concurrent_calls, [limits].queued_calls): try again later", r.opts.MaxConcurrent, r.opts.MaxQueued)
+	}
+	return nil
+}
+
 func (r *Runtime) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,7 +304,10 @@ func (r *Runtime) acquire(ctx context.Context, p *plugins.Plugin) (*loaded, erro
 	r.mu.Lock()
 	l := r.loaded[p]
 	if l == nil {
-		l = &loaded{plugin: p, http: r.opts.Egress.Session(), ready: make(chan struct{})}
+		l = &loaded{
+			plugin: p, http: r.opts.Egress.Session(), ready: make(chan struct{}),
+			throttle: newThrottle(r.opts.ReplacementsPerSecond, 4*max(r.opts.ReplacementsPerSecond, r.opts.MaxConcurrent)),
+		}
 		r.loaded[p] = l
 		r.background.Add(1)
 		go r.load(l)
@@ -316,6 +362,10 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 	}
 	if err := checkFolders(p); err != nil {
 		return nil, err
+	}
+	if memory := mebibytes(memoryMiB(p)); memory > r.quota.total {
+		return nil, refused(p.Manifest, fmt.Errorf("its memory limit is %s, and all plugins together may have %s ([limits].total_memory_mib): raise that, or lower [limits].memory_mib, which caps the limit",
+			formatBytes(memory), formatBytes(r.quota.total)))
 	}
 	key := string(p.Manifest.Module.ABI) + " " + p.Manifest.Module.SHA256
 	r.mu.Lock()

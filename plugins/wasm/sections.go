@@ -5,6 +5,7 @@ const (
 	typeSection     = 1
 	functionSection = 3
 	globalSection   = 6
+	exportSection   = 7
 	elementSection  = 9
 	codeSection     = 10
 	dataSection     = 11

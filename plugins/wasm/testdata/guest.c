@@ -287,6 +287,8 @@ int world(void) {
   aw_buf b = {0};
   aw_puts(&b, "{\"now\":");
   aw_put_u64(&b, now / 1000000);
+  aw_puts(&b, ",\"mono\":");
+  aw_put_u64(&b, mono);
   aw_puts(&b, ",\"noise\":\"");
   aw_put_u64(&b, noise);
   aw_puts(&b, "\"}");

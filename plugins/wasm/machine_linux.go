@@ -1,0 +1,5 @@
+package wasm
+
+import "os"
+
+func machineMemory() uint64 { return linuxMemory(os.DirFS("/")) }

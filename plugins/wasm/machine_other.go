@@ -1,0 +1,5 @@
+//go:build !linux && !darwin
+
+package wasm
+
+func machineMemory() uint64 { return unknownMemory }

@@ -1,0 +1,4 @@
+(module
+  (import "wasi_snapshot_preview1" "sched_yield" (func (result i32)))
+  (func (export "_initialize") unreachable)
+  (func (export "run") (result i32) (i32.const 0)))
