@@ -158,5 +158,6 @@ func (b *bench) allocations(ctx context.Context, ask func(context.Context, int) 
 		}
 	}
 	runtime.ReadMemStats(&after)
-	return int64(after.Mallocs-before.Mallocs) / int64(n), int64(after.TotalAlloc-before.TotalAlloc) / int64(n), nil
+	each := func(total uint64) int64 { return int64(float64(total) / float64(n)) }
+	return each(after.Mallocs - before.Mallocs), each(after.TotalAlloc - before.TotalAlloc), nil
 }

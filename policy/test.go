@@ -247,7 +247,7 @@ func (t *testRun) result(res, traced *tester.Result) TestResult {
 	}
 	if traced != nil {
 		if r.Outcome == TestFailed {
-			r.FailedAt = failedAt(traced.Trace)
+			r.FailedAt = failedAt(traced.Trace, r.File)
 		}
 		if t.o.Trace {
 			r.Trace = traceLines(traced.Trace, true)

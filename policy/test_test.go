@@ -31,6 +31,10 @@ test_other if gate.decision.outcome == "allow" with input as {"tool": {"id": "ot
 test_error if to_number("x") == 1
 test_silent_error if not to_number("x") == 1
 todo_test_x if false
+test_deep if {
+	decision := gate.decision with input as {"tool": {"id": "good"}}
+	decision.outcome == "block"
+}
 test_cases[n] if {
 	some n, v in {"one": true, "two": false}
 	v
@@ -40,7 +44,7 @@ test_cases[n] if {
 	// Builtin errors count, as they do in a decision: under "not" they must not pass.
 	want := map[string]TestOutcome{
 		"test_good": TestPassed, "test_other": TestFailed, "test_error": TestErrored, "test_silent_error": TestErrored,
-		"todo_test_x": TestSkipped, "test_cases": TestFailed,
+		"todo_test_x": TestSkipped, "test_cases": TestFailed, "test_deep": TestFailed,
 	}
 	o.Coverage, o.Trace = true, true
 	r, err := Test(context.Background(), o)
@@ -54,7 +58,7 @@ test_cases[n] if {
 		}
 		switch res.Outcome {
 		case TestFailed:
-			if res.FailedAt == nil || !strings.Contains("4 10", strconv.Itoa(res.FailedAt.Line)) || len(res.Trace) == 0 {
+			if res.FailedAt == nil || !strings.Contains("4 10 14", strconv.Itoa(res.FailedAt.Line)) || len(res.Trace) == 0 {
 				t.Errorf("%s failed at %v, trace of %d lines", short, res.FailedAt, len(res.Trace))
 			}
 			if i := slices.IndexFunc(res.Trace, func(l string) bool { return strings.Contains(l, basePrefix) }); i >= 0 {

@@ -22,11 +22,10 @@ func WatchTests(ctx context.Context, o TestOptions, show func(*TestReport, error
 	for {
 		seen := appearance(o)
 		r, err := Test(ctx, o)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err := show(r, err); err != nil {
-			return err
+		if ctx.Err() == nil { // what was cut short is nothing to show
+			if err := show(r, err); err != nil {
+				return err
+			}
 		}
 		var settled uint64
 		for changed := false; !changed; {

@@ -111,10 +111,11 @@ func traceLines(events []*topdown.Event, theirs bool) []string {
 	return lines
 }
 
-// failedAt is the last expression of a trace that was not true.
-func failedAt(events []*topdown.Event) *Problem {
+// failedAt is the last expression of a file that was not true. Rules that are asked
+// fail in passing, too.
+func failedAt(events []*topdown.Event, file string) *Problem {
 	for _, e := range slices.Backward(events) {
-		if e.Op != topdown.FailOp || e.Location == nil || e.QueryID == 0 {
+		if e.Op != topdown.FailOp || e.Location == nil || e.QueryID == 0 || e.Location.File != file {
 			continue
 		}
 		x, ok := e.Node.(*ast.Expr)

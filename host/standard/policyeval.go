@@ -67,7 +67,7 @@ type PolicyCall struct {
 	Input    json.RawMessage       `json:"input,omitempty"`
 }
 
-// Names of what an evaluation tells.
+// More names for the command line; each is documented where it is declared.
 type (
 	PolicyAnswer = policy.Answer
 	PolicyReason = batch.Reason

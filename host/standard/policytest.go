@@ -27,7 +27,7 @@ type PolicyTests struct {
 	Coverage bool   // measure coverage
 }
 
-// Names of what tests of a policy come to.
+// More names for the command line; each is documented where it is declared.
 type (
 	PolicyTestReport = policy.TestReport
 	PolicyTestResult = policy.TestResult
