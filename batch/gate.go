@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
@@ -118,3 +119,6 @@ type DecisionRecord struct {
 	Elapsed        time.Duration   `json:"elapsed_ns,omitempty"`
 	Input          json.RawMessage `json:"input,omitempty"`
 }
+
+// ID names the record for ever: "<operation>/<seq>".
+func (r *DecisionRecord) ID() string { return string(r.Operation) + "/" + strconv.Itoa(r.Seq) }

@@ -35,7 +35,7 @@ each event is one line. Nothing is executed.`,
 				return err
 			}
 			if a.format == formatJSON {
-				return a.writeLines(events)
+				return writeLines(a, events)
 			}
 			t := &table{header: []string{"SEQ", "TIME", "STEP", "CALL", "TOOL", "EVENT", "NOTE"}, cut: true, times: []int{1}}
 			for i := range events {
@@ -90,13 +90,13 @@ func number(n int) string {
 }
 
 // writeLines writes each value as one line of JSON, also on a terminal.
-func (a *app) writeLines(events []standard.EventView) error {
+func writeLines[T any](a *app, items []T) error {
 	var out bytes.Buffer
-	for i := range events {
+	for i := range items {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(events[i]); err != nil {
+		if err := enc.Encode(items[i]); err != nil {
 			return err
 		}
 		out.Write(visibleJSON(b.Bytes()))

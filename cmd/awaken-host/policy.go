@@ -27,7 +27,7 @@ listed with file and line, and the exit status is 2.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              a.do(a.checkPolicy),
 	}, a.policySchemaCommand(), a.policyTestCommand(), a.policyEvalCommand(), a.policyDiffCommand(), a.policyBenchCommand())
-	cmd.AddCommand(a.policyStatusCommand())
+	cmd.AddCommand(a.policyStatusCommand(), a.policyLogCommand())
 	return cmd
 }
 

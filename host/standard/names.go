@@ -20,6 +20,8 @@ type (
 	Ticket    = batch.Ticket
 	Tool      = plugins.Tool
 
+	DecisionFilter = host.DecisionFilter
+	DecisionRecord = batch.DecisionRecord
 	RunSummary     = host.RunSummary
 	EventView      = host.EventView
 	PruneReport    = host.PruneReport

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -38,11 +37,6 @@ type bundle struct {
 	Revision string `json:"revision,omitempty"`
 }
 
-// decisionID names a record for ever.
-func decisionID(r *batch.DecisionRecord) string {
-	return string(r.Operation) + "/" + strconv.Itoa(r.Seq)
-}
-
 // describe makes the event of a record, before anything is hidden. What the policy
 // was not asked about (an unknown tool, arguments that break the schema) has an input
 // of the same shape as far as it is known.
@@ -51,7 +45,7 @@ func describe(r *batch.DecisionRecord, c *batch.Call, labels map[string]string) 
 	if len(r.Input) > 0 {
 		v, err := decode(r.Input)
 		if err != nil {
-			return nil, fmt.Errorf("the input of decision %s: %w", decisionID(r), err)
+			return nil, fmt.Errorf("the input of decision %s: %w", r.ID(), err)
 		}
 		if m, ok := v.(map[string]any); ok {
 			input = m
@@ -72,7 +66,7 @@ func describe(r *batch.DecisionRecord, c *batch.Call, labels map[string]string) 
 		v, err := plain(part)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("the %s of decision %s: %w", key, decisionID(r), err)
+			return nil, fmt.Errorf("the %s of decision %s: %w", key, r.ID(), err)
 		case v == nil:
 		case key == "approval":
 			input[key] = v
@@ -81,7 +75,7 @@ func describe(r *batch.DecisionRecord, c *batch.Call, labels map[string]string) 
 		}
 	}
 	e := &event{
-		DecisionID: decisionID(r), Timestamp: r.Time.UTC(), Labels: labels, Path: decisionPath, Input: input, Result: result,
+		DecisionID: r.ID(), Timestamp: r.Time.UTC(), Labels: labels, Path: decisionPath, Input: input, Result: result,
 		RequestedBy: r.Principal,
 		Metrics:     map[string]int64{"timer_rego_query_eval_ns": r.Elapsed.Nanoseconds()},
 		Custom:      map[string]any{"seq": r.Seq, "argument_digest": r.ArgumentDigest},

@@ -182,7 +182,7 @@ func (s *scene) committed() []string {
 			s.t.Fatal(err)
 		}
 		for _, d := range ds {
-			ids = append(ids, decisionID(d))
+			ids = append(ids, d.ID())
 		}
 	}
 	slices.Sort(ids)

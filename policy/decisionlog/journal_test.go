@@ -278,8 +278,8 @@ func FuzzRepair(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("\n\n"))
 	f.Add(bytes.Repeat([]byte{0}, 70<<10))
+	path := filepath.Join(f.TempDir(), "d") // of this process: one input at a time
 	f.Fuzz(func(t *testing.T, content []byte) {
-		path := filepath.Join(t.TempDir(), "d")
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}

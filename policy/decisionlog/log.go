@@ -185,7 +185,7 @@ func (l *Log) Ready(ctx context.Context) error {
 // Begin hears of a record that is about to be committed.
 func (l *Log) Begin(_ context.Context, r *batch.DecisionRecord) {
 	for _, s := range l.sinks {
-		s.begin(decisionID(r), r.Time)
+		s.begin(r.ID(), r.Time)
 	}
 }
 
@@ -195,7 +195,7 @@ func (l *Log) Log(ctx context.Context, r *batch.DecisionRecord, c *batch.Call) e
 	var line []byte
 	var errs []error
 	for _, s := range l.sinks {
-		err := s.write(decisionID(r), r.Time, func() []byte {
+		err := s.write(r.ID(), r.Time, func() []byte {
 			if line == nil {
 				line = l.render(ctx, r, c, nil)
 			}

@@ -195,7 +195,7 @@ func TestRequired(t *testing.T) {
 		if len(d.Reasons) > 0 {
 			code += " " + d.Reasons[0].Code
 		}
-		codes = append(codes, fmt.Sprint(decisionID(d), " ", code))
+		codes = append(codes, fmt.Sprint(d.ID(), " ", code))
 	}
 	// The first call met the failure itself; from then on it is known before.
 	if !slices.Equal(codes, []string{"b/1/0/1 allow", "b/1/0/2 block log_unavailable", "b/1/1/1 block log_unavailable", "b/1/2/1 block no_rule"}) {

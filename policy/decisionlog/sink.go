@@ -156,7 +156,7 @@ func (s *sink) copyFrom(ctx context.Context, from time.Time, ledger Ledger, pati
 				return err
 			}
 		}
-		id := decisionID(r)
+		id := r.ID()
 		if have[id] || !s.claim(id, r.Time, patience) {
 			return nil
 		}
