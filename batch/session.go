@@ -137,10 +137,10 @@ func (s *session) commit(ctx context.Context, c *Commit) error {
 	if c.Batch != nil {
 		s.e.recent.note(run.Principal, c.Batch, c.Events)
 	}
-	s.log(ctx, c)
 	if s.e.o.Observe != nil && len(c.Events) > 0 {
 		s.e.o.Observe(run.ID, c.Events)
 	}
+	s.log(ctx, c)
 	return nil
 }
 
