@@ -19,7 +19,8 @@ type place struct {
 	read bool // not even to be read
 }
 
-// ownPlaces are what the host decides by, or keeps.
+// ownPlaces are what the host decides by, or keeps. A path is empty where the host
+// file names none.
 func ownPlaces(cfg *config.Config) []place {
 	list := []place{
 		{cfg.DataDir, "data_dir, with the ledger of every run", true},
@@ -28,8 +29,18 @@ func ownPlaces(cfg *config.Config) []place {
 		{cfg.Policy.Log.HTTP.CAFile, "certificates that are trusted", false},
 		{cfg.Egress.CAFile, "certificates that are trusted", false},
 	}
-	if token := cfg.Policy.Log.HTTP.Token; token != nil {
-		list = append(list, place{token.File, "the token of the log of decisions", true})
+	token := func(s *config.SecretSource) {
+		if s != nil {
+			list = append(list, place{s.File, "a token of the policy", true})
+		}
+	}
+	token(cfg.Policy.Log.HTTP.Token)
+	for _, b := range cfg.Policy.Bundles {
+		list = append(list, place{b.Path, "a policy", false}, place{b.CAFile, "certificates that are trusted", false})
+		token(b.Token)
+		for _, k := range b.Keys {
+			list = append(list, place{k.File, "a key of policies", true})
+		}
 	}
 	for _, p := range cfg.Policy.Paths {
 		list = append(list, place{p, "a policy", false})
@@ -39,13 +50,9 @@ func ownPlaces(cfg *config.Config) []place {
 	}
 	for i := range cfg.Plugins {
 		p := &cfg.Plugins[i]
-		if p.Path != "" {
-			list = append(list, place{p.Path, "a plugin", false})
-		}
+		list = append(list, place{p.Path, "a plugin", false})
 		for _, name := range slices.Sorted(maps.Keys(p.Secrets)) {
-			if file := p.Secrets[name].File; file != "" {
-				list = append(list, place{file, "the secret " + name, true})
-			}
+			list = append(list, place{p.Secrets[name].File, "the secret " + name, true})
 		}
 	}
 	return list

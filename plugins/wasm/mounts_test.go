@@ -92,9 +92,12 @@ func TestMissingFolder(t *testing.T) {
 	must(t, g.r.Load(context.Background(), g.p))
 	g.steps("write /w/f x => ok")
 	must(t, os.RemoveAll(dir))
-	_, err = g.exec.Invoke(context.Background(), g.newCall("files", `{"script":"list /w\n"}`))
-	if err == nil || !strings.Contains(err.Error(), "the folder granted at /w cannot be opened: no such file") || strings.Contains(err.Error(), dir) {
-		t.Errorf("Invoke = %v", err)
+	for _, when := range []string{"loaded", "let go of"} {
+		_, err = g.exec.Invoke(context.Background(), g.newCall("files", `{"script":"list /w\n"}`))
+		if err == nil || !strings.Contains(err.Error(), "the folder granted at /w cannot be opened: no such file") || strings.Contains(err.Error(), dir) {
+			t.Errorf("Invoke of a plugin that is %s = %v", when, err)
+		}
+		g.r.sweep(time.Now().Add(time.Hour))
 	}
 }
 

@@ -194,8 +194,8 @@ var logLevel struct {
 }
 
 // Load compiles the module of p, or finds it compiled, and checks that the module
-// can run as the manifest says; the error names the plugin, the module and what to
-// do. Invoke loads what is not loaded, so Load is how a bad plugin is refused
+// can run as the manifest says, and that every granted folder can be opened; the
+// error names the plugin, the module or folder, and what to do. Invoke loads what is not loaded, so Load is how a bad plugin is refused
 // early. Calling it again is cheap. p must not change. A plugin that host.toml
 // declares has no module, and nothing to load.
 //
@@ -213,8 +213,11 @@ func (r *Runtime) Load(ctx context.Context, p *plugins.Plugin) error {
 	if err != nil {
 		return err
 	}
+	defer r.release(l)
+	if err := checkFolders(p); err != nil {
+		return err
+	}
 	r.keepWarm(l)
-	r.release(l)
 	return nil
 }
 
@@ -358,9 +361,6 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 	}()
 	m, code, err := admit(p)
 	if err != nil {
-		return nil, err
-	}
-	if err := checkFolders(p); err != nil {
 		return nil, err
 	}
 	if memory := mebibytes(memoryMiB(p)); memory > r.quota.total {
