@@ -226,6 +226,7 @@ func TestEffectiveCapabilities(t *testing.T) {
 		{"path mode", &Grant{Paths: map[string]PathGrant{"/data": host("x")}}, Limits{}, Capabilities{}, `write "ro" or "rw"`},
 		{"path without host", &Grant{Paths: map[string]PathGrant{"/data": {Mode: "ro"}}}, Limits{}, Capabilities{}, "set host"},
 		{"negative quota", &Grant{Paths: map[string]PathGrant{"/data": {Host: "x", MaxMiB: -1}}}, Limits{}, Capabilities{}, "max_mib"},
+		{"negative number of files", &Grant{Paths: map[string]PathGrant{"/data": {Host: "x", MaxFiles: -1}}}, Limits{}, Capabilities{}, "max_files"},
 		{"negative limit", nil, Limits{MemoryMiB: -1}, Capabilities{}, "[limits]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -273,3 +273,54 @@ func scriptArgs(tb testing.TB, steps ...string) []byte {
 	must(tb, err)
 	return args
 }
+
+// The host closes an instance whose guest is still at work on its files.
+func TestFilesAreClosedUnderTheGuest(t *testing.T) {
+	dir := t.TempDir()
+	r := &Runtime{log: logTo(t.Output())}
+	for range 20 {
+		s, err := r.openMounts([]mount{{guest: "/w", host: dir, write: true, maxBytes: 1 << 20, maxFiles: 100}})
+		must(t, err)
+		j := s.jails[0]
+		begun, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			var once sync.Once
+			for range 5000 {
+				f, errno := j.OpenFile("f", experimentalsys.O_CREAT|experimentalsys.O_RDWR|experimentalsys.O_TRUNC, 0)
+				if errno == experimentalsys.EBADF {
+					return
+				}
+				once.Do(func() { close(begun) })
+				if errno != 0 {
+					continue
+				}
+				_, _ = f.Write([]byte("text"))
+				_ = f.SetAppend(true)
+				_, _ = f.Pread(make([]byte, 4), 0)
+				_ = j.Rename("f", "g")
+				_ = j.Unlink("g")
+				f.Close()
+			}
+		}()
+		<-begun
+		s.close()
+		s.close()
+		<-done
+		if _, errno := j.OpenFile("f", experimentalsys.O_RDONLY, 0); errno != experimentalsys.EBADF {
+			t.Errorf("after it was closed: %v", errno)
+		}
+	}
+	if n := r.openFiles.Load(); n != 0 {
+		t.Errorf("%d files are counted as open", n)
+	}
+	for _, d := range r.folders.byID {
+		if d.refs != 0 || len(d.nodes) != 0 {
+			t.Errorf("%d instances have the folder and %d files are open", d.refs, len(d.nodes))
+		}
+	}
+	r.folders.sweep(time.Now().Add(time.Hour))
+	if len(r.folders.byID) != 0 {
+		t.Error("a folder that nobody has is remembered")
+	}
+}
