@@ -75,6 +75,10 @@ crash: guests ## kill a host 1000 times and write docs/RELIABILITY.md
 	@$(GO) build -o $(BIN)/crash ./tests/crash
 	@$(BIN)/crash -kills $(KILLS) -guests $(GUESTS) -report docs/RELIABILITY.md
 
+.PHONY: soak
+soak: ## make 10,000 calls into plugins, a tenth of which die, and see that nothing grows
+	@$(GO) test -run '^TestSoak$$' -count 1 -v -timeout 30m ./plugins/wasm -soak 10000
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@git ls-files -co --exclude-standard '*_test.go' | xargs grep -oH '^func Fuzz[A-Za-z0-9_]*' | while IFS=: read -r file target; do \
