@@ -1,12 +1,9 @@
 package standard
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -18,11 +15,11 @@ import (
 )
 
 // openDecisionLog opens what [policy.log] describes; nil when it describes nothing.
-func openDecisionLog(ctx context.Context, cfg *config.Config, store batch.Store, gate *policy.Gate, known *plugins.Redactor, log *slog.Logger) (*decisionlog.Log, error) {
+func openDecisionLog(ctx context.Context, cfg *config.Config, store batch.Store, gate *policy.Gate, known *plugins.Redactor, so Options) (*decisionlog.Log, error) {
 	dir := filepath.Join(cfg.DataDir, "decisions")
 	l := &cfg.Policy.Log
 	o := decisionlog.Options{
-		Dir: dir, Ledger: store, Masker: gate, Redact: known, Require: cfg.Policy.RequireLog, Logger: log,
+		Dir: dir, Ledger: store, Masker: gate, Redact: known, Require: cfg.Policy.RequireLog, Logger: so.Logger, Metrics: so.Metrics,
 		Labels: map[string]string{"app": "awaken-host"},
 	}
 	if name, err := os.Hostname(); err == nil {
@@ -37,7 +34,7 @@ func openDecisionLog(ctx context.Context, cfg *config.Config, store batch.Store,
 			MinDelay: h.MinDelay, MaxDelay: h.MaxDelay, Timeout: h.Timeout, BufferBytes: int64(h.BufferMiB) << 20,
 		}
 		if h.Token != nil {
-			o.HTTP.Token = tokenOf(h.Token)
+			o.HTTP.Token = knownToken(token(*h.Token), known)
 		}
 		if h.CAFile != "" {
 			pem, err := os.ReadFile(h.CAFile)
@@ -64,23 +61,11 @@ func openDecisionLog(ctx context.Context, cfg *config.Config, store batch.Store,
 	return opened, err
 }
 
-// tokenOf reads the token anew for each request, so that a changed one is used.
-func tokenOf(source *config.SecretSource) func(context.Context) (string, error) {
-	return func(context.Context) (string, error) {
-		raw := []byte(os.Getenv(source.Env))
-		if source.File != "" {
-			var err error
-			if raw, err = os.ReadFile(source.File); err != nil {
-				return "", err
-			}
-		}
-		raw = bytes.TrimSpace(raw)
-		switch {
-		case len(raw) == 0:
-			return "", errors.New("policy.log.http.token is empty")
-		case bytes.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r > '~' }):
-			return "", errors.New("policy.log.http.token has characters that no token has")
-		}
-		return string(raw), nil
+// knownToken makes what is read known to the redactor, so that no log shows it.
+func knownToken(read func(context.Context) (string, error), known *plugins.Redactor) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		text, err := read(ctx)
+		known.Add("policy.log.http.token", []byte(text))
+		return text, err
 	}
 }

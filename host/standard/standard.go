@@ -106,7 +106,7 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 		gate.Close,
 		store.Close,
 	}
-	decisions, err := openDecisionLog(ctx, cfg, store, gate, known, o.Logger)
+	decisions, err := openDecisionLog(ctx, cfg, store, gate, known, o)
 	if err != nil {
 		return nil, errors.Join(err, closeAll(parts))
 	}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/awaken-agents/awaken-host/batch"
 )
 
@@ -43,6 +45,8 @@ type Options struct {
 	Labels  map[string]string // of every event
 	Logger  *slog.Logger      // nil: discard
 	Now     func() time.Time  // nil: time.Now
+	// Metrics gets what Stats counts, as awaken_decision_log_*, until Close; nil: nobody.
+	Metrics prometheus.Registerer
 }
 
 // Log is a batch.DecisionLog. All methods are safe for concurrent use; Close is called
@@ -54,6 +58,7 @@ type Log struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
+	unregister      func()
 	written, failed atomic.Uint64
 }
 
@@ -100,6 +105,10 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		} else if n > 0 {
 			o.Logger.Info("decisions of an earlier process are logged now", "sink", s.name, "decisions", n)
 		}
+	}
+	var err error
+	if l.unregister, err = l.register(o.Metrics); err != nil {
+		return nil, errors.Join(err, l.closeSinks())
 	}
 	var run context.Context
 	run, l.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -345,6 +354,7 @@ func (l *Log) Close() error {
 	}
 	l.stop()
 	l.wg.Wait()
+	defer l.unregister()
 	for _, s := range l.sinks {
 		s.mu.Lock()
 		unsettled := !s.owed.IsZero() || len(s.pending) > 0

@@ -252,6 +252,9 @@ func (u *uploader) post(ctx context.Context, lines [][]byte) error {
 		if err != nil {
 			return fmt.Errorf("the token: %w", err)
 		}
+		if token == "" {
+			return errors.New("the token is empty")
+		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := u.client.Do(req)
