@@ -42,7 +42,7 @@ func sendGuestRequest(ctx context.Context, p *extism.CurrentPlugin, request, bod
 			err = fmt.Errorf("sent an HTTP request on which the host failed: %v", r)
 		}
 		if err != nil {
-			g.stopped = printable(err.Error(), maxErrorText)
+			g.stopped = printable(g.log.known.String(err.Error()), maxErrorText)
 		}
 	}()
 	r, err := g.readHTTPRequest(ctx, p, request, body)
@@ -115,7 +115,7 @@ func hostOf(rawURL string) string {
 func (g *guestCall) send(ctx context.Context, r *egress.Request) (*egress.Response, error) {
 	begun := time.Now()
 	answer, err := g.session.Do(ctx, allowedHosts(g.plugin, g.call.Grant), r)
-	attrs := append(g.log.attrs[:len(g.log.attrs):len(g.log.attrs)], "method", printable(r.Method, 16), "sent", len(r.Body), "ms", time.Since(begun).Milliseconds())
+	attrs := append(g.log.attrs[:len(g.log.attrs):len(g.log.attrs)], "method", printable(g.log.known.String(r.Method), 16), "sent", len(r.Body), "ms", time.Since(begun).Milliseconds())
 	if err != nil {
 		detail := ""
 		if cause := errors.Unwrap(err); cause != nil {

@@ -155,6 +155,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Redactor == nil {
 		o.Redactor = &plugins.Redactor{}
 	}
+	o.Logger = slog.New(o.Redactor.Handler(o.Logger.Handler()))
 	if o.CacheDir != "" {
 		if err := privateDir(o.CacheDir); err != nil {
 			return nil, err

@@ -95,14 +95,14 @@ func (c callFS) Open(name string) (fs.File, error) {
 	if len(given) == 0 {
 		return c.files.Open(name)
 	}
-	switch {
-	case name == ".":
+	switch name {
+	case ".":
 		d, err := c.files.Open(name)
 		if dir, is := d.(*memoryDir); is {
 			dir.left = append(dir.left, fs.FileInfoToDirEntry(memoryInfo{name: secretsFolder, mode: fs.ModeDir | 0o555}))
 		}
 		return d, err
-	case name == secretsFolder:
+	case secretsFolder:
 		d := &memoryDir{info: memoryInfo{name: secretsFolder, mode: fs.ModeDir | 0o555}}
 		for _, n := range given {
 			d.left = append(d.left, fs.FileInfoToDirEntry(memoryInfo{name: n, mode: 0o444}))

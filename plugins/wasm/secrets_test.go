@@ -43,7 +43,7 @@ func secretPlugin(tb testing.TB, source plugins.SecretSource) *plugins.Plugin {
 	p := newPlugin(guest(tb, "keeper"), plugins.ABIExtism,
 		tool("gives", text, named("text")), tool("gives", encoding("text:t", "json"), named("json")), tool("gives", blocks, named("blocks")),
 		tool("fails", text), tool("gives_and_fails", text), tool("exits", text), tool("logs", encoding("text:t", "json")), tool("prints", encoding("text:t", "json")),
-		tool("measures"), tool("keeps", text, isolation(plugins.IsolationShared)), tool("asks", text))
+		tool("fetches", text), tool("measures"), tool("keeps", text, isolation(plugins.IsolationShared)), tool("asks", text))
 	p.Manifest.Capabilities.Secrets = []string{"API_TOKEN", "OTHER"}
 	p.Manifest.State = []plugins.StateSpec{{Key: "k"}}
 	if source != nil {
@@ -109,6 +109,8 @@ func TestSecretInEveryChannel(t *testing.T) {
 		{"exits", "on stderr @p", "on stderr " + mark, true},
 		{"exits", "@p" + strings.Repeat("z", maxTail-8), mark + "zzz", true},
 		{"exits", "@p" + strings.Repeat("z", maxTail+longest-8), "exit status 3: …", true},
+		{"fetches", "https://api.example.com/?key=@h", "api.example.com", true},
+		{"fetches", "no URL: @p", "the URL cannot be parsed", true},
 		{"logs", "line @p\nline @h and @b", `[{"type":"json","json":"said"}]`, false},
 		{"prints", strings.Repeat("w", maxLogLine-4) + "@p", `[{"type":"json","json":"said"}]`, false},
 		{"prints", strings.Repeat("w", maxLogLine+1+longest-10) + "@p", `[{"type":"json","json":"said"}]`, false},

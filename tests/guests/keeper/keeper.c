@@ -6,6 +6,8 @@
 AW_IMPORT("wasi_snapshot_preview1", "fd_write") int32_t fd_write(int32_t fd, int32_t iovs, int32_t n, int32_t out);
 AW_IMPORT("wasi_snapshot_preview1", "proc_exit") void proc_exit(int32_t status);
 
+AW_ENV(http_request) uint64_t extism_http_request(uint64_t request, uint64_t body);
+
 static void put_hex(aw_buf *b, aw_str s) {
   for (size_t i = 0; i < s.n; i++) {
     aw_put_byte(b, (uint8_t)"0123456789abcdef"[s.p[i] >> 4]);
@@ -88,6 +90,18 @@ AW_EXPORT(prints)
 int prints(void) {
   say(1, filled());
   return aw_output(AW_STR("\"said\""));
+}
+
+// sends a request to the URL that its input is
+AW_EXPORT(fetches)
+int fetches(void) {
+  aw_str url = filled();
+  aw_buf b = {0};
+  aw_puts(&b, "{\"url\":");
+  aw_put_json_string(&b, url);
+  aw_puts(&b, "}");
+  extism_http_request(aw_store(aw_view(&b)), 0);
+  return aw_output(AW_STR("fetched"));
 }
 
 // the length of the secret: proof that it arrived
