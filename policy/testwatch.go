@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -58,13 +59,17 @@ func appearance(o TestOptions) uint64 {
 		_, _ = fmt.Fprintln(h, file, info.Size(), info.ModTime().UnixNano(), info.Mode())
 		return nil
 	}
-	for _, paths := range [][]string{o.Policy.Paths, o.Tests} {
-		for _, p := range paths {
-			if real, err := filepath.EvalSymlinks(p); err == nil {
-				p = real
-			}
-			_ = filepath.WalkDir(p, look)
+	paths := append(slices.Clone(o.Policy.Paths), o.Tests...)
+	for i := range o.Policy.Bundles {
+		if p := o.Policy.Bundles[i].Path; p != "" {
+			paths = append(paths, p)
 		}
+	}
+	for _, p := range paths {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			p = real
+		}
+		_ = filepath.WalkDir(p, look)
 	}
 	return h.Sum64()
 }

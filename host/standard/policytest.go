@@ -86,7 +86,7 @@ func optionsOfPolicy(file string, optional bool, paths []string, o Options) (pol
 	}
 	po := policyOptions(cfg, &plugins.Registry{}, log)
 	if len(paths) > 0 {
-		po.Paths = paths
+		po.Paths, po.Bundles = paths, nil
 	}
 	return po, nil
 }
