@@ -175,3 +175,34 @@ func TestEndsWithContext(t *testing.T) {
 		t.Errorf("got %v after %s", err, time.Since(begun))
 	}
 }
+
+// localhost is this machine by either protocol, whatever a name server says of it.
+func TestLocalhost(t *testing.T) {
+	dns := serveNames(t, func(string, int) []string { return []string{"10.0.0.1"} })
+	s := session(t, Options{Resolver: dns.resolver})
+	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Logf("this machine has no IPv6: %v", err)
+	} else {
+		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("six")) })}
+		go func() { _ = srv.Serve(l) }()
+		defer srv.Close()
+		_, p, _ := net.SplitHostPort(l.Addr().String())
+		if got := get(t, s, patterns(t, atPort("localhost", p)), atPort("localhost", p)); got != "six" {
+			t.Errorf("got %q", got)
+		}
+		if got := get(t, s, patterns(t, atPort("[::1]", p)), atPort("[0:0::1]", p)); got != "six" {
+			t.Errorf("got %q", got)
+		}
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, p, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	_, err = do(t, s, patterns(t, atPort("localhost", p)), Request{URL: atPort("localhost", p)})
+	failed(t, err, false, "it refuses connections")
+	if asked := dns.seen(); len(asked) != 0 {
+		t.Errorf("asked a name server for %q", asked)
+	}
+}

@@ -72,7 +72,10 @@ func (g *Guard) dial(ctx context.Context, network, addr string) (net.Conn, error
 		if err == nil || ctx.Err() != nil {
 			return conn, err
 		}
-		return g.connect(ctx, network, net.JoinHostPort("::1", port), netip.Addr.IsLoopback)
+		if conn, again := g.connect(ctx, network, net.JoinHostPort("::1", port), netip.Addr.IsLoopback); again == nil {
+			return conn, nil
+		}
+		return nil, err // a machine without IPv6 has nothing to say about the second
 	}
 	if literal, err := netip.ParseAddr(host); err == nil {
 		return g.connect(ctx, network, addr, func(a netip.Addr) bool { return a == literal })
