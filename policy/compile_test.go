@@ -199,13 +199,14 @@ func TestCheckReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Modules) != 2 || r.Modules[1].Package != "awaken.policy" || r.Modules[1].Rules != 5 || len(r.Data) != 1 {
+	if r.Input != InputSchemaID || len(r.Modules) != 2 || r.Modules[1].Package != "awaken.policy" || r.Modules[1].Rules != 5 || len(r.Data) != 1 {
 		t.Errorf("got %+v", r)
 	}
 	if r.Rules["allow"] != 2 || r.Rules["block"] != 1 || r.Rules["grant"] != 0 || len(r.Rules) != len(ruleNames) {
 		t.Errorf("got %v", r.Rules)
 	}
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].Message, "time.now_ns") {
+	if len(r.Warnings) != 3 || !strings.Contains(r.Warnings[0].Message, "time.now_ns") ||
+		!strings.Contains(r.Warnings[1].Message, "lib.h.f is used by nothing") || !strings.Contains(r.Warnings[2].Message, "awaken.policy.helper is used by nothing") {
 		t.Errorf("got %v", r.Warnings)
 	}
 	o.Tools, o.Builtins = tools(snapshot(t)), []string{"time.now_ns"}

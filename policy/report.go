@@ -13,6 +13,7 @@ import (
 // Report is what "policy check" says of a policy that loads.
 type Report struct {
 	Revision string         `json:"revision"`
+	Input    string         `json:"input_schema"` // that it was checked against, see InputSchemaID
 	Modules  []ModuleReport `json:"modules"`
 	Data     []string       `json:"data,omitempty"` // files
 	Rules    map[string]int `json:"rules"`          // number of rules in force by kind: allow, block, …
@@ -33,7 +34,7 @@ func Check(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Revision: s.revision, Data: s.data, Rules: map[string]int{}}
+	r := &Report{Revision: s.revision, Input: InputSchemaID, Data: s.data, Rules: map[string]int{}}
 	for _, n := range ruleNames {
 		r.Rules[n] = 0
 	}
@@ -68,5 +69,6 @@ func warnings(modules map[string]*ast.Module, rules map[string]int, builtins []s
 			ws = append(ws, Problem{File: file, Message: "has no rules"})
 		}
 	}
-	return ws
+	_, possible := overlaps(modules)
+	return slices.Concat(ws, possible, unused(modules))
 }

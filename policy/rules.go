@@ -114,6 +114,16 @@ func within(path, pkg string) bool {
 // package share their names; an imported one as what it stands for.
 func references(modules map[string]*ast.Module) map[string]bool {
 	used := map[string]bool{}
+	eachReference(modules, func(ref ast.Ref) {
+		for n := 2; n <= len(ref); n++ {
+			used[ref[:n].String()] = true
+		}
+	})
+	return used
+}
+
+// eachReference calls f with the ground part of each reference of a rule.
+func eachReference(modules map[string]*ast.Module, f func(ast.Ref)) {
 	for _, m := range modules {
 		imports := map[ast.Var]ast.Ref{}
 		for _, i := range m.Imports {
@@ -133,17 +143,24 @@ func references(modules map[string]*ast.Module) map[string]bool {
 			default:
 				ref = m.Package.Path.Append(ast.StringTerm(string(head))).Concat(ref[1:])
 			}
-			ref = ref.GroundPrefix()
-			for n := 2; n <= len(ref); n++ {
-				used[ref[:n].String()] = true
-			}
+			f(ref.GroundPrefix())
 		}
-		visitor := ast.NewGenericVisitor(func(x any) bool {
+		var visitor *ast.GenericVisitor
+		visitor = ast.NewGenericVisitor(func(x any) bool {
 			switch x := x.(type) {
 			case ast.Ref:
-				if len(x) > 0 {
-					use(x)
+				if len(x) == 0 {
+					return true
 				}
+				use(x)
+				inside := x[1:] // its first part alone would be a reference to all of data
+				if _, ok := x[0].Value.(ast.Var); !ok {
+					inside = x
+				}
+				for _, t := range inside {
+					visitor.Walk(t)
+				}
+				return true
 			case ast.Var:
 				use(ast.Ref{ast.NewTerm(x)})
 			}
@@ -160,5 +177,4 @@ func references(modules map[string]*ast.Module) map[string]bool {
 			}
 		}
 	}
-	return used
 }
