@@ -67,11 +67,11 @@ type PolicyCall struct {
 	Input    json.RawMessage       `json:"input,omitempty"`
 }
 
-// More names for the command line; each is documented where it is declared.
-type (
-	PolicyAnswer = policy.Answer
-	PolicyReason = batch.Reason
-)
+// PolicyAnswer is what a policy says to a question.
+type PolicyAnswer = policy.Answer
+
+// PolicyReason is one reason of an answer.
+type PolicyReason = batch.Reason
 
 // EvalPolicy asks a policy about calls. Nothing is executed, and nothing is written to
 // the ledger.

@@ -27,13 +27,14 @@ type PolicyTests struct {
 	Coverage bool   // measure coverage
 }
 
-// More names for the command line; each is documented where it is declared.
-type (
-	PolicyTestReport = policy.TestReport
-	PolicyTestResult = policy.TestResult
-	PolicyCoverage   = policy.Coverage
-	PolicyLines      = policy.Lines
-)
+// PolicyTestReport is what came of tests.
+type PolicyTestReport = policy.TestReport
+
+// PolicyTestResult is what came of one test.
+type PolicyTestResult = policy.TestResult
+
+// PolicyCoverage is which lines of a policy were reached.
+type PolicyCoverage = policy.Coverage
 
 // The outcomes of tests.
 const (
