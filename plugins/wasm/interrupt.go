@@ -189,6 +189,9 @@ func (m *module) withChecks(section []byte) ([]byte, error) {
 		entry = entry[:0]
 		from := 0
 		for _, c := range checks {
+			if c.at < from || c.at > len(body) {
+				return nil, errors.New("its code section has changed since it was read")
+			}
 			entry = append(append(entry, body[from:c.at]...), count[c.weight]...)
 			from = c.at
 		}

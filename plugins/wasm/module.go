@@ -59,13 +59,16 @@ var errComponent = errors.New("it is a WebAssembly Component, which is not a cor
 
 // parseModule reads the sections of a core module that decide whether it can be
 // loaded. It does not validate code; wazero does.
-func parseModule(b []byte) (*module, error) {
+func parseModule(b []byte) (*module, error) { return parseScanned(b, "", "") }
+
+// parseScanned is parseModule with a cache, in which the module goes by its SHA-256.
+func parseScanned(b []byte, cacheDir, moduleSHA256 string) (*module, error) {
 	p, err := newModuleParser(b)
 	if err != nil {
 		return nil, err
 	}
 	m := p.m
-	if err := p.measure(); err != nil {
+	if err := p.scanned(cacheDir, moduleSHA256); err != nil {
 		return nil, err
 	}
 	for name, idx := range p.exported {

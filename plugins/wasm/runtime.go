@@ -360,7 +360,7 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 			err = fmt.Errorf("plugin %s: module %s: the host failed to read it: %v", p.Manifest.ID, p.Manifest.Module.Path, rec)
 		}
 	}()
-	m, code, err := admit(p)
+	m, code, err := admit(p, r.opts.CacheDir)
 	if err != nil {
 		return nil, err
 	}
