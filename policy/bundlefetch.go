@@ -30,9 +30,6 @@ type fetched struct {
 // and follows no redirect that would carry the token elsewhere or leave TLS.
 func newClient(o *BundleOptions) (*http.Client, error) {
 	t := &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: o.Timeout}).DialContext,
-		TLSHandshakeTimeout:    o.Timeout,
-		ResponseHeaderTimeout:  o.Timeout,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // the archive is, and its size is bounded as sent
 		MaxIdleConnsPerHost:    1,
