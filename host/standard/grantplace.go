@@ -45,6 +45,16 @@ func ownPlaces(cfg *config.Config) []place {
 	for _, p := range cfg.Policy.Paths {
 		list = append(list, place{p, "a policy", false})
 	}
+	for i := range cfg.Policy.Bundles {
+		b := &cfg.Policy.Bundles[i]
+		list = append(list, place{b.Path, "a policy", false}, place{b.CAFile, "certificates that are trusted", false})
+		for _, k := range b.Keys {
+			list = append(list, place{k.File, "a key that may sign policy", false})
+		}
+		if b.Token != nil {
+			list = append(list, place{b.Token.File, "the token of a policy bundle", true})
+		}
+	}
 	for _, k := range cfg.Trust.Keys {
 		list = append(list, place{k.File, "a trusted key; secret ones are often kept beside it", true})
 	}

@@ -2,8 +2,10 @@ package standard
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 
 	"github.com/awaken-agents/awaken-host/host/config"
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -34,11 +36,23 @@ func policyOptions(cfg *config.Config, registry *plugins.Registry, log *slog.Log
 			bo.Keys = append(bo.Keys, policy.BundleKey{ID: k.ID, File: k.File, Algorithm: k.Algorithm, Scope: k.Scope})
 		}
 		if b.Token != nil {
-			bo.Token = token(*b.Token)
+			bo.Token = bearer(secretSource(cfg, *b.Token))
 		}
 		o.Bundles = append(o.Bundles, bo)
 	}
 	return o
+}
+
+// bearer reads a token anew for each download, so that it can be replaced while the host
+// runs.
+func bearer(source plugins.SecretSource) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		raw, err := source.Resolve(ctx)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", source, err)
+		}
+		return strings.TrimRight(string(raw), "\r\n"), nil
+	}
 }
 
 // PolicyStatus is what is in force, and who says so.

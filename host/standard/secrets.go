@@ -19,28 +19,32 @@ func secretSources(cfg *config.Config, p *config.Plugin) map[string]plugins.Secr
 	if len(p.Secrets) == 0 {
 		return nil
 	}
-	dir := filepath.Dir(cfg.File)
 	out := make(map[string]plugins.SecretSource, len(p.Secrets))
 	for name, s := range p.Secrets {
-		switch {
-		case s.Env != "":
-			out[name] = secrets.Env(s.Env)
-		case s.File != "":
-			out[name] = secrets.File(s.File)
-		default:
-			argv := make([]string, len(s.Command))
-			for i, arg := range s.Command {
-				argv[i] = arg.Reveal()
-			}
-			if strings.ContainsRune(argv[0], filepath.Separator) && !filepath.IsAbs(argv[0]) {
-				if program, err := filepath.Abs(filepath.Join(dir, argv[0])); err == nil {
-					argv[0] = program
-				}
-			}
-			out[name] = secrets.NewCommand(dir, argv...)
-		}
+		out[name] = secretSource(cfg, s)
 	}
 	return out
+}
+
+// secretSource is where a secret of the host file comes from.
+func secretSource(cfg *config.Config, s config.SecretSource) plugins.SecretSource {
+	switch {
+	case s.Env != "":
+		return secrets.Env(s.Env)
+	case s.File != "":
+		return secrets.File(s.File)
+	}
+	dir := filepath.Dir(cfg.File)
+	argv := make([]string, len(s.Command))
+	for i, arg := range s.Command {
+		argv[i] = arg.Reveal()
+	}
+	if strings.ContainsRune(argv[0], filepath.Separator) && !filepath.IsAbs(argv[0]) {
+		if program, err := filepath.Abs(filepath.Join(dir, argv[0])); err == nil {
+			argv[0] = program
+		}
+	}
+	return secrets.NewCommand(dir, argv...)
 }
 
 // doubtfulSecrets says which secrets could not be read now, or could be read by
