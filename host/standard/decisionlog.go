@@ -34,7 +34,7 @@ func openDecisionLog(ctx context.Context, cfg *config.Config, store batch.Store,
 			MinDelay: h.MinDelay, MaxDelay: h.MaxDelay, Timeout: h.Timeout, BufferBytes: int64(h.BufferMiB) << 20,
 		}
 		if h.Token != nil {
-			o.HTTP.Token = knownToken(token(*h.Token), known)
+			o.HTTP.Token = knownToken(bearer(secretSource(cfg, *h.Token)), known)
 		}
 		if h.CAFile != "" {
 			pem, err := os.ReadFile(h.CAFile)
