@@ -52,9 +52,10 @@ endif
 
 .PHONY: guests
 guests: setup ## build the example tools, the plugins of tests and OPA
-	@echo "building the example tools into $(BIN)/plugins and the plugins of tests into $(BIN)/guests"
+	@echo "building the example tools into $(BIN)/plugins and the plugins of tests into $(BIN)/guests and $(BIN)/hostile"
 	@$(MAKE) -s -C examples/wasm-tools OUT=$(PLUGINS)
 	@$(MAKE) -s -C tests/guests OUT=$(GUESTS)
+	@$(MAKE) -s -C tests/hostile OUT=$(CURDIR)/$(BIN)/hostile
 	@$(GO) -C tests/opa build -o $(CURDIR)/$(BIN)/opa github.com/open-policy-agent/opa \
 		|| { echo "bin/opa cannot be built: policies are not compared with opa eval" >&2; test "$${CI:-}" != true; }
 

@@ -1,0 +1,3 @@
+/* Asks the server to become a tunnel. */
+#include "http.h"
+RUN { return fetch("CONNECT", argument("url"), "{}"); }

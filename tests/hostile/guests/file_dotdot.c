@@ -1,0 +1,3 @@
+/* Leaves the folder by "..". */
+#include "files.h"
+RUN { return content("/workspace/../outside/canary.txt"); }

@@ -1,0 +1,3 @@
+/* Answers with a number that JSON does not have. */
+#include "hostile.h"
+RUN { return SAY("{\"x\":NaN}"); }

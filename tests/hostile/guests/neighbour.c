@@ -1,0 +1,3 @@
+/* Behaves. It runs after each attack, and must not notice. */
+#include "hostile.h"
+RUN { return SAY("\"unharmed\""); }

@@ -1,0 +1,6 @@
+/* Never ends. */
+#include "hostile.h"
+static volatile uint32_t turns;
+RUN {
+  for (;;) turns++;
+}
