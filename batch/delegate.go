@@ -44,7 +44,7 @@ func (s *session) parallel(ctx context.Context) (parked bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		if d.Outcome != OutcomeAllow || s.e.ready(ctx) != nil {
+		if loggable := s.e.ready(ctx) == nil; d.Outcome != OutcomeAllow || !loggable {
 			return false, nil
 		}
 		tools[i], grants[i] = tool, d.Grant

@@ -266,11 +266,11 @@ func (l *Log) line(doc []byte) []byte {
 	return append(doc, '\n')
 }
 
-func (l *Log) catchUp(ctx context.Context, s *sink, patience time.Duration) (int, error) {
+func (l *Log) catchUp(ctx context.Context, s *sink, patience time.Duration) (uint64, error) {
 	n, err := s.catchUp(ctx, l.o.Ledger, patience, func(r *batch.DecisionRecord, c *batch.Call, broken error) []byte {
 		return l.render(ctx, r, c, broken)
 	})
-	l.written.Add(uint64(n))
+	l.written.Add(n)
 	if err != nil {
 		l.failed.Add(1)
 	}

@@ -129,7 +129,7 @@ type Ledger interface {
 // catchUp writes what the sink is owed: everything that the ledger has since then and
 // the outlet has not. Pending records that are younger than patience are left to who
 // announced them. It returns how many it wrote.
-func (s *sink) catchUp(ctx context.Context, ledger Ledger, patience time.Duration, render func(*batch.DecisionRecord, *batch.Call, error) []byte) (int, error) {
+func (s *sink) catchUp(ctx context.Context, ledger Ledger, patience time.Duration, render func(*batch.DecisionRecord, *batch.Call, error) []byte) (uint64, error) {
 	s.catching.Lock()
 	defer s.catching.Unlock()
 	s.mu.Lock()
@@ -148,7 +148,7 @@ func (s *sink) catchUp(ctx context.Context, ledger Ledger, patience time.Duratio
 	return n, err
 }
 
-func (s *sink) copyFrom(ctx context.Context, from time.Time, ledger Ledger, patience time.Duration, render func(*batch.DecisionRecord, *batch.Call, error) []byte) (n int, err error) {
+func (s *sink) copyFrom(ctx context.Context, from time.Time, ledger Ledger, patience time.Duration, render func(*batch.DecisionRecord, *batch.Call, error) []byte) (n uint64, err error) {
 	var have map[string]bool // read when it is needed first
 	put := func(r *batch.DecisionRecord, call func() (*batch.Call, error)) error {
 		if have == nil {

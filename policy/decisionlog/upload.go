@@ -137,7 +137,7 @@ func (u *uploader) backoff(failures int) time.Duration {
 	if d <= 0 || d > u.o.MaxDelay {
 		d = u.o.MaxDelay
 	}
-	return d/2 + rand.N(d/2+1)
+	return d/2 + rand.N(d/2+1) //nolint:gosec // a spread, not a secret
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
