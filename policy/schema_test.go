@@ -26,7 +26,7 @@ func TestInputTypos(t *testing.T) {
 		{`allow if input.tool.capabilities.host == []`, `input.tool.capabilities has no "host"; did you mean "hosts"?`},
 		{`allow if input.history.principle["1h"].x > 1`, `input.history has no "principle"; did you mean "principal"?`},
 		{`allow if input.history.principal["2h"].x > 1`, `input.history.principal has no "2h"; did you mean "1h"?`},
-		{`allow if input.aproval.by[_] == "alice"`, `input has no "aproval"; did you mean "approval"?`},
+		{`allow if input.approvl.by[_] == "alice"`, `input has no "approvl"; did you mean "approval"?`},
 		{`allow if not input.approval.from`, `input.approval has no "from"; `},
 		{`allow if input.nothing_like_it`, `input has no "nothing_like_it"; it has approval, call, history, now, now_ns, run, tool`},
 		{"t := input.tool\nallow if t.plugni == \"x\"", `data.awaken.policy.t has no "plugni"; did you mean "plugin"?`},

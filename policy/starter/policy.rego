@@ -2,6 +2,7 @@
 # and look at the result with
 #
 #     awaken-host policy check
+#     awaken-host policy test
 #
 # For every call the host asks the rules below, written in Rego
 # (https://www.openpolicyagent.org/docs/policy-language). Each rule adds a reason
@@ -23,10 +24,14 @@
 #                     timeout_ms) and annotations: from the signed manifest
 #     input.call      id, operation, arguments: what the model wrote
 #     input.run       id, principal, agent, step, labels
-#     input.history   run: how often each tool was called in this run
+#     input.history   run: how often each tool was called in this run; principal: the
+#                     same over all runs of a principal, in the last 1m, 10m, 1h, 24h
 #     input.approval  kind, by, at, requested: only when a call comes back from
 #                     waiting. An approval counts as allow.
 #     input.now       the time, also in nanoseconds as input.now_ns
+#
+# A name that is not there is refused; "awaken-host policy schema" prints them all.
+# Helpers for hosts, paths, commands, rates and business hours are in data.awaken.lib.
 package awaken.policy
 
 # Tools that only read may run.

@@ -1,4 +1,4 @@
-# Tests of policy.rego. "opa test ." runs them. A rule named test_… passes when
+# Tests of policy.rego. "awaken-host policy test" runs them. A rule named test_… passes when
 # everything between its braces is true.
 package awaken.policy_test
 
