@@ -25,6 +25,9 @@ const (
 	DefaultMaxArgumentBytes = 4 << 20
 )
 
+// maxContextBytes bounds the input but for the arguments, so that all of it is bounded.
+const maxContextBytes = 1 << 20
+
 // Options configures a Gate. Tools is required, and a path or a bundle; Check needs no
 // Tools.
 type Options struct {
@@ -175,6 +178,9 @@ func (g *Gate) decide(ctx context.Context, s *set, q *batch.Query) *batch.Decisi
 	input, record, err := document(q, sub, past, args)
 	if err != nil {
 		return block(ReasonInvalidInput, "the call cannot be described to a policy: %v", err)
+	}
+	if len(record) > maxContextBytes {
+		return block(ReasonInvalidInput, "what describes the call besides its arguments is %d bytes, at most %d are allowed: its labels or annotations are too large", len(record), maxContextBytes)
 	}
 	d, err = g.evaluate(ctx, s, q, sub, input)
 	if err != nil {

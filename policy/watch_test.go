@@ -367,3 +367,13 @@ func TestDecisionsAreCounted(t *testing.T) {
 		t.Errorf("revision_info is %v", v)
 	}
 }
+
+// The whole input is bounded, not its arguments alone.
+func TestInputIsBounded(t *testing.T) {
+	g := open(t, options(t, allowAll))
+	q := query("read", `{}`)
+	q.Run.Labels = map[string]string{"team": strings.Repeat("x", 2<<20)}
+	if d := decide(t, g, q); d.Outcome != "block" || codes(d) != ReasonInvalidInput || !strings.Contains(d.Reasons[0].Message, "besides its arguments") || d.Input != nil {
+		t.Errorf("got %s, %+v", d.Outcome, d.Reasons)
+	}
+}
