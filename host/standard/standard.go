@@ -183,7 +183,7 @@ func runtimeOptions(cfg *config.Config, cacheDir string, log *slog.Logger) wasm.
 	l := cfg.Limits
 	return wasm.Options{
 		CacheDir: cacheDir, Logger: log, CompileTimeout: l.CompileTimeout,
-		MaxConcurrent: l.ConcurrentCalls, MaxQueued: l.QueuedCalls, TotalMemoryBytes: uint64(l.TotalMemoryMiB) << 20,
+		MaxConcurrent: l.ConcurrentCalls, MaxQueued: l.QueuedCalls, TotalMemoryMiB: l.TotalMemoryMiB,
 	}
 }
 

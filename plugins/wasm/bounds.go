@@ -98,7 +98,7 @@ func (p *moduleParser) functions(f func(int, shape) error) error {
 	if entries != declared {
 		s.fail("it holds the code of %d functions, and %d are declared", entries, declared)
 	}
-	p.m.checks, p.m.functions, p.m.counter = make([][]checkpoint, 0, declared), len(p.funcTypes), uint32(p.globals)
+	p.m.checks, p.m.functions, p.m.counter = make([][]checkpoint, 0, declared), len(p.funcTypes), p.globals
 	c := &codeScanner{types: p.arities, functions: p.funcTypes, globals: p.globals, imported: imported}
 	for i := imported; i < len(p.funcTypes) && s.err == nil; i++ {
 		r := &reader{b: s.bytes(int(s.u32()))}

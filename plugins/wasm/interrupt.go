@@ -73,23 +73,26 @@ func (c *codeScanner) checkpoints(start, size int) []checkpoint {
 	return append([]checkpoint{entry}, c.checks...)
 }
 
+// appendUnsigned appends a number as an unsigned LEB128; n is not negative.
+func appendUnsigned(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(max(n, 0))) }
+
 // appendSigned appends a number as a signed LEB128; n is not negative.
 func appendSigned(b []byte, n int) []byte {
 	for ; n >= 0x40; n >>= 7 {
 		b = append(b, byte(n)|0x80)
 	}
-	return append(b, byte(n))
+	return append(b, byte(n&0x3f))
 }
 
 // appendCounter appends the entry in the code section of a function that counts. It
 // takes nothing, so that a guest that finds a way to call it can only count too.
-func appendCounter(out []byte, global uint32, weight int) []byte {
-	get := binary.AppendUvarint([]byte{opGlobalGet}, uint64(global))
-	set := binary.AppendUvarint([]byte{opGlobalSet}, uint64(global))
+func appendCounter(out []byte, global, weight int) []byte {
+	get := appendUnsigned([]byte{opGlobalGet}, global)
+	set := appendUnsigned([]byte{opGlobalSet}, global)
 	code := slices.Concat([]byte{0}, get, appendSigned([]byte{0x41}, weight), []byte{0x6a}, set, // add
 		get, appendSigned([]byte{0x41}, maxUnchecked), []byte{0x4f, opIf, 0x40, 0x41, 0}, set, // if it is as much, back to 0
 		[]byte{opLoop, 0x40, opEnd, opEnd, opEnd})
-	return append(binary.AppendUvarint(out, uint64(len(code))), code...)
+	return append(appendUnsigned(out, len(code)), code...)
 }
 
 // interruptible returns the module with its checkpoints, and with readyExport where
@@ -127,9 +130,9 @@ func (m *module) interruptible(b []byte) ([]byte, error) {
 				continue
 			}
 			m.ready = true
-			export := append(binary.AppendUvarint(nil, uint64(len(readyExport))), readyExport...)
+			export := append(appendUnsigned(nil, len(readyExport)), readyExport...)
 			export = append(export, 0) // a function
-			out = appendList(out, id, body, 1, binary.AppendUvarint(export, uint64(m.functions)))
+			out = appendList(out, id, body, 1, appendUnsigned(export, m.functions))
 		case codeSection:
 			code, err := m.withChecks(body)
 			if err != nil {
@@ -160,11 +163,11 @@ func appendList(out []byte, id byte, body []byte, n int, more []byte) []byte {
 	if len(body) > 0 {
 		have = int(list.count())
 	}
-	return appendSection(out, id, slices.Concat(binary.AppendUvarint(nil, uint64(have+n)), body[list.at:], more))
+	return appendSection(out, id, slices.Concat(appendUnsigned(nil, have+n), body[list.at:], more))
 }
 
 func appendSection(out []byte, id byte, body []byte) []byte {
-	return append(binary.AppendUvarint(append(out, id), uint64(len(body))), body...)
+	return append(appendUnsigned(append(out, id), len(body)), body...)
 }
 
 // withChecks returns the body of the code section with the checkpoints in it, and
@@ -177,9 +180,9 @@ func (m *module) withChecks(section []byte) ([]byte, error) {
 	}
 	count := map[int][]byte{} // by weight: a call of the function
 	for i, w := range weights {
-		count[w] = binary.AppendUvarint([]byte{opCall}, uint64(m.functions)+uint64(i))
+		count[w] = appendUnsigned([]byte{opCall}, m.functions+i)
 	}
-	out := binary.AppendUvarint(make([]byte, 0, len(section)+len(section)/8+1024), uint64(n+len(weights)))
+	out := appendUnsigned(make([]byte, 0, len(section)+len(section)/8+1024), n+len(weights))
 	var entry []byte
 	for _, checks := range m.checks {
 		body := r.bytes(int(r.u32()))
@@ -196,7 +199,7 @@ func (m *module) withChecks(section []byte) ([]byte, error) {
 			from = c.at
 		}
 		entry = append(entry, body[from:]...)
-		out = append(binary.AppendUvarint(out, uint64(len(entry))), entry...)
+		out = append(appendUnsigned(out, len(entry)), entry...)
 	}
 	for _, w := range weights {
 		out = appendCounter(out, m.counter, w)

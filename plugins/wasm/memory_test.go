@@ -54,8 +54,8 @@ func TestQuota(t *testing.T) {
 }
 
 // roomFor is a runtime whose instances may together have so many MiB.
-func roomFor(t *testing.T, mib uint64) *Runtime {
-	return newRuntime(t, Options{MaxConcurrent: 16, TotalMemoryBytes: mib << 20, ReplacementsPerSecond: 10_000})
+func roomFor(t *testing.T, mib int) *Runtime {
+	return newRuntime(t, Options{MaxConcurrent: 16, TotalMemoryMiB: mib, ReplacementsPerSecond: 10_000})
 }
 
 // used is what is taken of the quota, once nothing runs any more.
@@ -94,8 +94,11 @@ func TestCallsWaitForMemory(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	stop()
 	good(t, <-third, `{}`)
-	<-ended
-	<-ended
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
 	if n := r.used(); n != 0 {
 		t.Errorf("%d bytes are taken with nothing running", n)
 	}
@@ -104,7 +107,7 @@ func TestCallsWaitForMemory(t *testing.T) {
 func TestIdleInstancesMakeRoom(t *testing.T) {
 	// 32 MiB and what goes with them take 34; an idle instance a bit more than 1.
 	for _, c := range []struct {
-		mib  uint64
+		mib  int
 		want string
 	}{{40, "2"}, {35, "1"}} {
 		r := roomFor(t, c.mib)
@@ -122,7 +125,7 @@ func TestIdleInstancesMakeRoom(t *testing.T) {
 // With room for one call at a time, runs that each have an instance neither wait for
 // each other for ever nor lose count of the memory.
 func TestMemoryIsNeitherLostNorOvercommitted(t *testing.T) {
-	for _, mib := range []uint64{34, 75} {
+	for _, mib := range []int{34, 75} {
 		r := roomFor(t, mib)
 		rigs := []*rig{newRig(t, r, isolated(t, plugins.IsolationRun)), newRig(t, r, isolated(t, plugins.IsolationShared)), newRig(t, r, isolated(t, plugins.IsolationCall))}
 		rigs[2].p.Warm = 2

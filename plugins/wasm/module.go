@@ -48,7 +48,7 @@ type module struct {
 	ready     bool           // it has readyExport
 	checks    [][]checkpoint // of every function that is not imported
 	functions int            // imported ones too
-	counter   uint32         // index of the global that counts
+	counter   int            // index of the global that counts
 }
 
 type section struct{ start, end int } // start is at the section's id byte

@@ -35,12 +35,12 @@ type Options struct {
 	// MaxQueued bounds the calls that wait to run; more are refused, as unavailable
 	// before dispatch. 0: 1000.
 	MaxQueued int
-	// TotalMemoryBytes bounds the memory of all instances together. A call takes its
+	// TotalMemoryMiB bounds the memory of all instances together. A call takes its
 	// whole limit from it while it runs, an idle instance what it really has; calls
 	// wait, and idle instances go, until there is room. A plugin whose own limit is
 	// larger is refused by Load. 0: half of the machine's memory, or of what its
 	// control group may have if that is less, but at least plugins.DefaultLimits.
-	TotalMemoryBytes uint64
+	TotalMemoryMiB int
 	// ReplacementsPerSecond is how fast instances that died (a trap, a timeout) are
 	// replaced, for each plugin, once it has lost four times as many at once; its calls
 	// wait until then. 0: 25.
@@ -125,8 +125,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if o.MaxQueued <= 0 {
 		o.MaxQueued = 1000
 	}
-	if o.TotalMemoryBytes == 0 {
-		o.TotalMemoryBytes = max(machineMemory()/2, mebibytes(plugins.DefaultLimits.MemoryMiB))
+	total := mebibytes(o.TotalMemoryMiB)
+	if total == 0 {
+		total = max(machineMemory()/2, mebibytes(plugins.DefaultLimits.MemoryMiB))
 	}
 	if o.ReplacementsPerSecond <= 0 {
 		o.ReplacementsPerSecond = 25
@@ -163,7 +164,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	r := &Runtime{
 		opts: o, log: o.Logger, slots: make(chan struct{}, o.MaxConcurrent), build: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		quota:  &quota{total: o.TotalMemoryBytes},
+		quota:  &quota{total: total},
 		loaded: map[*plugins.Plugin]*loaded{}, programs: map[string]*program{}, drained: make(chan struct{}),
 	}
 	r.base, r.kill = context.WithCancelCause(context.Background())

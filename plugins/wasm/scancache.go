@@ -3,7 +3,6 @@ package wasm
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -39,12 +38,12 @@ func scanFile(cacheDir, moduleSHA256 string) string {
 
 // encodeChecks writes the checkpoints of every function, and the SHA-256 of that.
 func encodeChecks(checks [][]checkpoint) []byte {
-	b := binary.AppendUvarint(nil, uint64(len(checks)))
+	b := appendUnsigned(nil, len(checks))
 	for _, list := range checks {
-		b = binary.AppendUvarint(b, uint64(len(list)))
+		b = appendUnsigned(b, len(list))
 		for _, c := range list {
-			b = binary.AppendUvarint(b, uint64(c.at))
-			b = append(b, byte(slices.Index(weights, c.weight)))
+			b = appendUnsigned(b, c.at)
+			b = appendUnsigned(b, slices.Index(weights, c.weight))
 		}
 	}
 	sum := sha256.Sum256(b)
@@ -87,7 +86,7 @@ func (p *moduleParser) scanned(cacheDir, moduleSHA256 string) error {
 	file := scanFile(cacheDir, moduleSHA256)
 	if b, err := os.ReadFile(file); err == nil {
 		if checks, ok := decodeChecks(b); ok && len(checks) == len(p.funcTypes)-len(p.importTypes) {
-			p.m.checks, p.m.functions, p.m.counter = checks, len(p.funcTypes), uint32(p.globals)
+			p.m.checks, p.m.functions, p.m.counter = checks, len(p.funcTypes), p.globals
 			return nil
 		}
 	}

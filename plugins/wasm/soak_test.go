@@ -152,7 +152,7 @@ func TestSlope(t *testing.T) {
 
 // 64 callers of 8 plugins, while the plugins are loaded anew all the time.
 func TestHammer(t *testing.T) {
-	r := newRuntime(t, Options{MaxConcurrent: 8, CallsPerInstance: 5, Idle: 50 * time.Millisecond, MaxRunInstances: 2, ReplacementsPerSecond: 10_000, TotalMemoryBytes: 300 << 20})
+	r := newRuntime(t, Options{MaxConcurrent: 8, CallsPerInstance: 5, Idle: 50 * time.Millisecond, MaxRunInstances: 2, ReplacementsPerSecond: 10_000, TotalMemoryMiB: 300})
 	isolations := []plugins.Isolation{plugins.IsolationCall, plugins.IsolationRun, plugins.IsolationShared}
 	registry := &plugins.Registry{}
 	reload := func() {

@@ -52,7 +52,8 @@ var began = time.Now()
 
 func coarseWalltime() (sec int64, nsec int32) {
 	t := time.Now()
-	return t.Unix(), int32(t.Nanosecond() / int(coarseStep) * int(coarseStep))
+	steps := t.Nanosecond() / int(coarseStep) // at most 9
+	return t.Unix(), int32(min(max(steps, 0), 9)) * int32(coarseStep)
 }
 
 func coarseNanotime() int64 { return int64(time.Since(began).Truncate(coarseStep)) }
