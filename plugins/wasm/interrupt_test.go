@@ -35,12 +35,27 @@ func copies(n int) *bomb {
 	})
 }
 
+// noise asks the host for random bytes again and again, in a straight line.
+func noise(n int) []byte {
+	b := &bomb{}
+	b.times(n, func(int) { b.op(0x41, 0, 0x41).op(appendSigned(nil, 1<<22)...).op(opCall, 0, 0x1a) })
+	return assemble(
+		rawSection{typeSection, []byte{2, 0x60, 0, 0, 0x60, 2, 0x7f, 0x7f, 1, 0x7f}},
+		rawSection{2, []byte("\x01\x16wasi_snapshot_preview1\x0arandom_get\x00\x01")},
+		rawSection{functionSection, []byte{1, 0}},
+		rawSection{5, []byte{1, 0, 128, 1}},
+		rawSection{exportSection, []byte("\x01\x06_start\x00\x01")},
+		rawSection{codeSection, append([]byte{1}, b.body()...)})
+}
+
 // Code that is never at the head of a loop ends with its timeout too, and does not
 // keep the process from collecting garbage.
 func TestGuestsWithoutLoopsAreStopped(t *testing.T) {
 	r := newRuntime(t, Options{})
-	for name, b := range map[string]*bomb{"recursion": recursion(), "fills": fills(900), "copies": copies(20_000)} {
-		p := newPlugin(b.module(1), plugins.ABIWASI, tool("run"))
+	for name, module := range map[string][]byte{
+		"recursion": recursion().module(1), "fills": fills(900).module(1), "copies": copies(5_000).module(1), "host functions": noise(5_000),
+	} {
+		p := newPlugin(module, plugins.ABIWASI, tool("run"))
 		if err := r.Load(t.Context(), p); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -29,7 +29,9 @@ type invocation struct {
 	limits limits
 	input  []byte
 	guest  guestCall
-	files  *mountSet // what the guest sees; nil before it is open
+
+	tablesBounded bool      // to less than the module says
+	files         *mountSet // what the guest sees; nil before it is open
 }
 
 // invoke runs one call of a tool of p. See batch.Executor for what it returns.
@@ -57,6 +59,7 @@ func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.T
 	if v.input, err = encodeInput(spec.Encoding.Input, call.Arguments); err != nil {
 		return nil, &batch.ToolError{Kind: batch.ToolErrorInvalidArguments, Msg: fmt.Sprintf("tool %s", call.Tool), Err: err}
 	}
+	v.tablesBounded = l.program.module.tablesBounded
 	if out := v.refuseSize(l.program.module); out != nil {
 		return out, nil
 	}
@@ -306,10 +309,16 @@ func (v *invocation) ended(ctx context.Context, b *budget, stderr string, err er
 		text = fmt.Sprintf("ended with exit status %d", exit.ExitCode())
 	case strings.Contains(first, "stack overflow"):
 		text = "ran out of stack (its calls nest too deeply)"
+	case strings.Contains(first, "Variable store is full"):
+		text = fmt.Sprintf("outgrew the limit of its variables, %s", formatBytes(maxVarBytes))
 	case !dispatched:
 		text = "could not be instantiated: " + v.printable(first)
 	default:
 		text = "trapped: " + v.printable(first)
+		if v.tablesBounded && strings.Contains(first, "unreachable") {
+			// A table that may not grow says so to the guest alone, which then often traps.
+			text += fmt.Sprintf(" (its tables may have %d entries together)", maxTableEntries)
+		}
 	}
 	if stderr != "" {
 		text += ": " + stderr

@@ -82,7 +82,7 @@ func TestInvokeFailures(t *testing.T) {
 		{"status_with_output", `{}`, []string{`{"partial":true}`}},
 		{"status_only", `{}`, []string{"failed with status 7"}},
 		{"bad_error_text", `{}`, []string{"bad \uFFFD text"}},
-		{"fill_vars", `{}`, []string{"Variable store is full"}},
+		{"fill_vars", `{}`, []string{"outgrew the limit of its variables, 1 MiB"}},
 		{"exit_three", `{}`, []string{"ended with exit status 3", "gave up"}},
 		{"exit_like_timeout", `{}`, []string{"ended with exit status 4026531839"}},
 		{"raw_json", b64(`{"a":NaN}`), []string{"not one JSON value", "byte 6"}},

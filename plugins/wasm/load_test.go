@@ -172,8 +172,10 @@ func TestGuestsThatMisbehaveOnStart(t *testing.T) {
 }
 
 func TestTablesAreBounded(t *testing.T) {
-	p := newPlugin(guest(t, "table_grow.wat"), plugins.ABIExtism, tool("run"))
-	good(t, newRig(t, newRuntime(t, Options{}), p).call("run", `{}`), "0")
+	p := newPlugin(guest(t, "table_grow.wat"), plugins.ABIExtism, tool("run"), tool("insist"))
+	g := newRig(t, newRuntime(t, Options{}), p)
+	good(t, g.call("run", `{}`), "0")
+	bad(t, g.call("insist", `{}`), "trapped", "its tables may have 1048576 entries together")
 }
 
 func TestLoadWaitsNoLongerThanAsked(t *testing.T) {

@@ -45,6 +45,8 @@ type module struct {
 	tables   []tableLimits
 	tableSec section // where the tables are declared
 
+	tablesBounded bool // to less than it says
+
 	ready     bool           // it has readyExport
 	checks    [][]checkpoint // of every function that is not imported
 	functions int            // imported ones too
@@ -245,6 +247,7 @@ func (m *module) boundTables(b []byte) ([]byte, error) {
 	if declared <= maxTableEntries {
 		return b, nil
 	}
+	m.tablesBounded = true
 	spare := (maxTableEntries - total) / uint64(len(m.tables))
 	r := &reader{b: b[m.tableSec.start:m.tableSec.end]}
 	r.byte()

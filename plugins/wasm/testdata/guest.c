@@ -381,3 +381,42 @@ int damage_and_hang(void) {
   extism_config_get(key);
   return OUT("\"survived\"");
 }
+
+AW_EXPORT(long_error)
+int long_error(void) {
+  uint64_t at = extism_alloc(256 << 10);
+  for (uint64_t i = 0; i < 256 << 10; i += 8) extism_store_u64(at + i, 0x4141414141414141u);
+  extism_error_set(at);
+  return 1;
+}
+
+AW_EXPORT(extism_log_flood)
+int extism_log_flood(void) {
+  uint64_t at = extism_alloc(1 << 20);
+  for (int i = 0; i < 200; i++) extism_log_info(at);
+  return OUT("true");
+}
+
+// waits for its standard input, and for a time that never comes
+AW_EXPORT(poll_forever)
+int poll_forever(void) {
+  static struct {
+    uint64_t userdata;
+    uint8_t tag;
+    uint8_t pad[7];
+    uint32_t what;
+    uint32_t pad2;
+    uint64_t timeout, precision;
+    uint16_t flags;
+    uint8_t pad3[6];
+  } subs[2] = {{.tag = 1, .what = 0}, {.tag = 0, .what = 1, .timeout = 3600ull * 1000000000}};
+  static char events[128];
+  static uint32_t n;
+  for (;;) poll_oneoff((int32_t)(uintptr_t)subs, (int32_t)(uintptr_t)events, 2, (int32_t)(uintptr_t)&n);
+}
+
+AW_EXPORT(random_flood)
+int random_flood(void) {
+  size_t from = __builtin_wasm_memory_grow(0, 256) * 65536;
+  for (;;) random_get((int32_t)from, 256 * 65536);
+}
