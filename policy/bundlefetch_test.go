@@ -127,14 +127,17 @@ func TestServersThatFail(t *testing.T) {
 		does http.HandlerFunc
 		want string
 	}{
-		"500":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "the server answers 500"},
-		"404":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "the server answers 404"},
-		"401":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "check the token"},
-		"206":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206); _, _ = w.Write(good) }, "the server answers 206"},
+		"500": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, "the server answers 500"},
+		"404": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, "the server answers 404"},
+		"401": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "check the token"},
+		"206": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = w.Write(good)
+		}, "the server answers 206"},
 		"silent":    {func(_ http.ResponseWriter, r *http.Request) { hang(r) }, "the download took longer than 150ms"},
 		"drops off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 		"slow": {func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(200)
+			w.WriteHeader(http.StatusOK)
 			for i := range good {
 				if _, err := w.Write(good[i : i+1]); err != nil {
 					return
@@ -154,7 +157,7 @@ func TestServersThatFail(t *testing.T) {
 		"cut, and says so": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(good[:len(good)/2]) }, "it is damaged or was cut short"},
 		"huge": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "99999999999")
-			w.WriteHeader(200)
+			w.WriteHeader(http.StatusOK)
 		}, "the archive is larger than 1 MiB"},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			block := make([]byte, 64<<10)
@@ -351,7 +354,7 @@ func TestStartWhileTheServerIsDown(t *testing.T) {
 	if _, err := Open(ctx, o); err == nil || !strings.Contains(err.Error(), "is not what was kept") {
 		t.Errorf("changed copy: %v", err)
 	}
-	if err := os.Chmod(o.StateDir, 0o777); err != nil { //nolint:gosec // what is to be refused
+	if err := os.Chmod(o.StateDir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(ctx, o); err == nil || !strings.Contains(err.Error(), "can be written to by others") {

@@ -16,7 +16,7 @@ func (g *Gate) poll(ctx context.Context, b *bundleSource) {
 	if !b.problemFree() {
 		failures = 1
 	}
-	for sleep(ctx, pause(b.o.Poll, failures, rand.Float64())) {
+	for sleep(ctx, pause(b.o.Poll, failures, rand.Float64())) { //nolint:gosec // nobody gains by guessing it
 		before := b.newest()
 		err := b.check(ctx)
 		if ctx.Err() != nil {

@@ -139,7 +139,7 @@ func (r *reader) walk(file, name string, dirs []string) {
 		r.fail(file, "cannot be read: %v; check paths under [policy] in host.toml", cause(err))
 	case info.IsDir():
 		r.folder(file, name, dirs, info)
-	case !reads(file) && !(r.tests && isTest(file) && len(r.above) > 0):
+	case !reads(file) && (!r.tests || !isTest(file) || len(r.above) == 0):
 		if len(r.above) == 0 {
 			r.fail(file, "is not a policy: .rego, .json, .yaml and .yml files and folders are read, _test.rego files are not")
 		} else if info.Mode().IsRegular() {
