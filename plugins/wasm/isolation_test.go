@@ -71,6 +71,10 @@ func TestRunIsolation(t *testing.T) {
 	good(t, g.call("count_static", `{}`, inRun("b")), "1")
 	good(t, g.call("count_var", `{}`, inRun("a")), "1")
 	good(t, g.call("count_var", `{}`, inRun("b")), "1")
+	// Nor does Extism's memory, also where one run's instance became another's memory.
+	good(t, g.call("echo", `{"w":"secret-42"}`, inRun("a")), "secret-42")
+	good(t, g.call("scavenge", `{}`, inRun("b")), `"clean"`)
+	good(t, g.call("scavenge", `{}`, inRun("a")), `"clean"`)
 	// An ordinary failure keeps the instance, a trap or an exit does not.
 	bad(t, g.call("count_then_fail", `{}`, inRun("a")), "an ordinary failure")
 	good(t, g.call("count_static", `{}`, inRun("a")), "4")
