@@ -88,6 +88,7 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 	data, dataProblems := mergeData(sources)
 	problems = append(problems, dataProblems...)
 	problems = append(problems, checkRules(s.modules)...)
+	problems = append(problems, checkValues(s.modules)...)
 	certain, _ := overlaps(s.modules)
 	problems = append(problems, certain...)
 	if len(problems) > 0 {

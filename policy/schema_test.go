@@ -49,6 +49,25 @@ func TestInputTypos(t *testing.T) {
 	}
 }
 
+// A value that a part of the input never has is found as well.
+func TestInputValuesThatNeverAre(t *testing.T) {
+	for rule, says := range map[string]string{
+		`allow if input.tool.target == "brian"`:                              `2:10: input.tool.target is never "brian"; did you mean "brain"?`,
+		`allow if "sandbox " != input.tool.target`:                           `2:10: input.tool.target is never "sandbox "; did you mean "sandbox"?`,
+		`allow if not input.approval.kind == "quorum"`:                       `input.approval.kind is never "quorum"; it is one of permission, schedule, external_result`,
+		`allow if { some x in [1]; x; input.tool["trusted_by"] = "signed" }`: `input.tool.trusted_by is never "signed"`,
+		`allow if count([1 | input.tool.target == "host"]) > 0`:              `input.tool.target is never "host"; it is one of brain, sandbox, client`,
+	} {
+		if got := problemsOf(t, options(t, rule)); len(got) != 1 || !strings.Contains(got.Error(), says) || got[0].Line != 2 {
+			t.Errorf("%s: %v", rule, got)
+		}
+	}
+	open(t, options(t, "allow if input.tool.target == \"brain\"\nblock if input.tool.trusted_by != \"signature\"\nblock if input.tool.id == \"brian\""))
+	if n := len(enums()); n != 3 {
+		t.Errorf("%d parts with few values", n)
+	}
+}
+
 // What may hold anything is left alone.
 func TestInputThatIsFree(t *testing.T) {
 	for _, rule := range []string{
