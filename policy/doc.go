@@ -14,6 +14,7 @@
 //   - Input: the document a policy sees, see type Input and InputSchema.
 //   - Decision: what the entry point answers for one input. Only the exact shape
 //     counts; everything else is a decision to block with a reason code.
+//   - Bundle: an OPA bundle, a policy as one signed archive, from disk or a server.
 //   - Set: one compiled policy with its data, prepared once, replaced whole.
 //   - Revision: the identity of a set: SHA-256 over its sources, the base policy
 //     and the built-ins let in.
