@@ -131,7 +131,7 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 	if s.query, err = s.prepare(ctx, entryPoint); err != nil {
 		return nil, explain(err, "", o.Builtins)
 	}
-	if s.mask, err = prepareMask(ctx, s.modules, options); err != nil {
+	if s.mask, err = prepareMask(ctx, s.modules, data, options); err != nil {
 		return nil, explain(err, "", o.Builtins)
 	}
 	return s, nil

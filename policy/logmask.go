@@ -71,21 +71,37 @@ func describeEvents(modules map[string]*ast.Module) {
 	}
 }
 
-// prepareMask returns nil when no module is about the log.
-func prepareMask(ctx context.Context, modules map[string]*ast.Module, options []func(*rego.Rego)) (*rego.PreparedEvalQuery, error) {
-	for _, m := range modules {
-		if !within(m.Package.Path.String(), maskPackage) {
-			continue
-		}
-		q, err := rego.New(append(options[:len(options):len(options)], rego.Query(maskPoint))...).PrepareForEval(ctx)
-		return &q, err
+// prepareMask returns nil when neither a rule nor data is about the log.
+func prepareMask(ctx context.Context, modules map[string]*ast.Module, data map[string]any, options []func(*rego.Rego)) (*rego.PreparedEvalQuery, error) {
+	if !aboutLog(modules, data) {
+		return nil, nil
 	}
-	return nil, nil
+	q, err := rego.New(append(options[:len(options):len(options)], rego.Query(maskPoint))...).PrepareForEval(ctx)
+	return &q, err
+}
+
+// aboutLog reports whether there is anything at data.system.log: also a rule that is
+// written in a package above, and data, both of which OPA would go by.
+func aboutLog(modules map[string]*ast.Module, data map[string]any) bool {
+	for _, m := range modules {
+		if within(m.Package.Path.String(), maskPackage) {
+			return true
+		}
+		for _, r := range m.Rules {
+			at := m.Package.Path.Extend(r.Head.Ref().GroundPrefix()).String()
+			if within(at, maskPackage) || within(maskPackage, at) {
+				return true
+			}
+		}
+	}
+	system, _ := data["system"].(map[string]any)
+	_, ok := system["log"]
+	return ok
 }
 
 // LogMask asks the operator's data.system.log.mask about an event of the decision
 // log, a JSON object that the rules see as input, and returns what they say as a JSON
-// array. It is nil when no policy has a package system.log. Where there is one, that
+// array. It is nil when nothing is at data.system.log. Where something is, that
 // it says nothing is an error too: the caller does not know then what to hide.
 func (g *Gate) LogMask(ctx context.Context, event json.RawMessage) (rules json.RawMessage, err error) {
 	s := g.current.Load()

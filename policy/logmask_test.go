@@ -48,6 +48,34 @@ func TestLogMask(t *testing.T) {
 	}
 }
 
+// A mask counts wherever it is written: what is taken for none would hide nothing.
+func TestMaskThatIsElsewhere(t *testing.T) {
+	const want = `["/input/call/arguments/to"]`
+	for name, files := range map[string]map[string]string{
+		"data":               {"data.json": `{"system": {"log": {"mask": ["/input/call/arguments/to"]}}}`},
+		"data in its folder": {"system/log/data.yaml": "mask: [/input/call/arguments/to]\n"},
+		"the package above":  {"log.rego": "package system\n\nlog.mask contains \"/input/call/arguments/to\"\n"},
+		"an object above":    {"log.rego": "package system\n\nlog := {\"mask\": [\"/input/call/arguments/to\"]}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := openMask(t, 0, files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := g.LogMask(t.Context(), json.RawMessage(logEvent)); string(got) != want || err != nil {
+				t.Errorf("%s, %v", got, err)
+			}
+		})
+	}
+	g, err := openMask(t, 0, map[string]string{"data.json": `{"system": {"log": {"masks": ["/input/call/arguments/to"]}}}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.LogMask(t.Context(), json.RawMessage(logEvent)); err == nil {
+		t.Error("data under system.log that says nothing of a mask hides nothing")
+	}
+}
+
 func TestNoLogMask(t *testing.T) {
 	g, err := openMask(t, 0, map[string]string{"other.rego": "package system.other\n\nmask contains \"/input\"\n"})
 	if err != nil {

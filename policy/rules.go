@@ -13,6 +13,22 @@ import (
 // of precedence.
 var ruleNames = []string{"block", "require_confirmation", "schedule", "set_result", "allow", "grant"}
 
+// otherNames are what others call these rules, in policies of their own.
+var otherNames = map[string]string{
+	"deny": "block", "denied": "block", "forbid": "block", "forbidden": "block", "refuse": "block", "reject": "block", "violation": "block",
+	"approve": "require_confirmation", "ask": "require_confirmation", "confirm": "require_confirmation",
+	"accept": "allow", "permit": "allow",
+}
+
+// meantRule is the rule that somebody may have meant by a name, "" if none.
+func meantRule(name string) string {
+	name = strings.ToLower(name)
+	if meant := otherNames[name]; meant != "" {
+		return meant
+	}
+	return nearest(name, ruleNames, 2)
+}
+
 const (
 	policyPackage = "data.awaken.policy"
 	gatePackage   = "data.awaken.gate"
@@ -43,8 +59,8 @@ func checkRules(modules map[string]*ast.Module) Problems {
 			at(m.Package.Location, "this package takes the place of rule %s, and every call would be blocked; write package awaken.policy", ruleNames[i])
 			continue
 		}
-		if near := nearest(pkg, []string{policyPackage}, 2); near != "" && pkg != policyPackage && !used[pkg] {
-			at(m.Package.Location, "package %s is used by nothing; did you mean awaken.policy?", strings.TrimPrefix(pkg, "data."))
+		if near := nearest(pkg, []string{policyPackage, maskPackage}, 2); near != "" && pkg != near && !used[pkg] {
+			at(m.Package.Location, "package %s is used by nothing; did you mean %s?", strings.TrimPrefix(pkg, "data."), strings.TrimPrefix(near, "data."))
 		}
 		for _, r := range m.Rules {
 			path := m.Package.Path.Extend(r.Head.Ref().GroundPrefix())
@@ -65,8 +81,8 @@ func checkRules(modules map[string]*ast.Module) Problems {
 			}
 			name := ruleName(r)
 			if !slices.Contains(ruleNames, name) {
-				if near := nearest(name, ruleNames, 2); near != "" && !used[path.String()] {
-					at(r.Location, "rule %s is used by nothing; did you mean %s? If not, give it another name or remove it", name, near)
+				if meant := meantRule(name); meant != "" && !used[path.String()] {
+					at(r.Location, "rule %s is used by nothing; did you mean %s? If not, give it another name or remove it", name, meant)
 				}
 				continue
 			}
