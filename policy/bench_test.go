@@ -21,8 +21,7 @@ func benchQuery() *batch.Query {
 }
 
 // benchPolicies are what decisions are measured under: the starter policy, and it with
-// many rules beside that look a value up, which OPA indexes, or match the beginning of
-// one, which only plain OPA indexes: see strict.go.
+// many rules beside that look a value up or match the beginning of one: see strict.go.
 func benchPolicies(b *testing.B) map[string]string {
 	b.Helper()
 	raw, err := fs.ReadFile(Starter(), "policy.rego")

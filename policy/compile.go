@@ -31,6 +31,7 @@ type set struct {
 	store   storage.Store          // of data
 	data    []string               // files
 	unread  Problems               // files that look like policy and are left out
+	texts   textParts              // what must be text for rules to be indexed
 	// looksBack: decisions depend on input.history.principal.
 	looksBack bool
 	// prepare makes another question to the same policy.
@@ -97,7 +98,7 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 
 	describeEvents(s.modules)
 	s.store = inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
-	c := newCompiler(ctx, caps, s.store)
+	c := newCompiler(ctx, caps, s.store, &s.texts)
 	if c.Compile(modules); ctx.Err() != nil {
 		return nil, cutShort(ctx)
 	} else if c.Failed() {
@@ -137,8 +138,9 @@ func compile(ctx context.Context, o *Options, base, sources []source) (*set, err
 	return s, nil
 }
 
-// newCompiler is how every policy is compiled, with its tests too.
-func newCompiler(ctx context.Context, caps *ast.Capabilities, store storage.Store) *ast.Compiler {
+// newCompiler is how every policy is compiled, with its tests too. Indexed is that of
+// evaluateFully.
+func newCompiler(ctx context.Context, caps *ast.Capabilities, store storage.Store, indexed *textParts) *ast.Compiler {
 	conflict := func(path []string) (bool, error) {
 		hit := false
 		err := storage.Txn(ctx, store, storage.TransactionParams{}, func(txn storage.Transaction) error {
@@ -156,7 +158,7 @@ func newCompiler(ctx context.Context, caps *ast.Capabilities, store storage.Stor
 		WithUseTypeCheckAnnotations(true).
 		WithEnablePrintStatements(true).
 		WithPathConflictsCheck(conflict).
-		SetErrorLimit(0)))
+		SetErrorLimit(0)), indexed)
 }
 
 func cutShort(ctx context.Context) error {

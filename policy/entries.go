@@ -241,7 +241,7 @@ func (j judge) defect(es ...entry) string {
 	for rule, set := range rules {
 		policy.Insert(ast.StringTerm(rule), set)
 	}
-	rs, err := j.q.Eval(j.ctx, rego.EvalParsedInput(ast.NewObject(
+	rs, err := j.q.Eval(j.ctx, rego.EvalRuleIndexing(false), rego.EvalParsedInput(ast.NewObject(
 		[2]*ast.Term{ast.StringTerm("call"), ast.ObjectTerm([2]*ast.Term{ast.StringTerm("arguments"), ast.ObjectTerm(
 			[2]*ast.Term{ast.StringTerm("policy"), ast.NewTerm(policy)},
 		)})},

@@ -200,7 +200,7 @@ func (c *Candidate) fired(ctx context.Context, q *Question, outcome batch.Outcom
 			continue // a rule that nobody wrote
 		}
 		t := &firings{set: c.s, name: name}
-		_, _ = query.Eval(ctx, rego.EvalParsedInput(q.input), rego.EvalTime(q.now),
+		_, _ = query.Eval(ctx, rego.EvalParsedInput(q.input), rego.EvalRuleIndexing(!c.s.texts.odd(q.input)), rego.EvalTime(q.now),
 			rego.EvalInterQueryBuiltinValueCache(c.s.values), rego.EvalQueryTracer(t))
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("policy: looking for the rules that fired was cut short: %w", err)

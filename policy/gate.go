@@ -241,6 +241,7 @@ func (g *Gate) evaluate(ctx context.Context, s *set, q *batch.Query, sub *subjec
 	defer context.AfterFunc(ctx, cancel.Cancel)()
 	rs, err := s.query.Eval(ctx, append([]rego.EvalOption{
 		rego.EvalParsedInput(input),
+		rego.EvalRuleIndexing(!s.texts.odd(input)),
 		rego.EvalTime(q.Now),
 		rego.EvalExternalCancel(cancel),
 		rego.EvalInterQueryBuiltinValueCache(s.values),

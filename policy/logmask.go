@@ -121,7 +121,8 @@ func (g *Gate) LogMask(ctx context.Context, event json.RawMessage) (rules json.R
 	defer stop()
 	cancel := topdown.NewCancel()
 	defer context.AfterFunc(ctx, cancel.Cancel)()
-	rs, err := s.mask.Eval(ctx, rego.EvalParsedInput(input), rego.EvalExternalCancel(cancel),
+	// Its input is another than the one that rules are indexed for.
+	rs, err := s.mask.Eval(ctx, rego.EvalParsedInput(input), rego.EvalRuleIndexing(false), rego.EvalExternalCancel(cancel),
 		rego.EvalInterQueryBuiltinValueCache(s.values))
 	switch {
 	case ctx.Err() != nil:

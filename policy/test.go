@@ -172,7 +172,7 @@ func (t *testRun) run(ctx context.Context, pattern string, measure *cover.Cover,
 	}
 	defer t.s.store.Abort(context.WithoutCancel(ctx), txn)
 	runner := tester.NewRunner().
-		SetCompiler(newCompiler(ctx, capabilities(t.o.Policy.Builtins), t.s.store)).
+		SetCompiler(newCompiler(ctx, capabilities(t.o.Policy.Builtins), t.s.store, nil)).
 		SetStore(t.s.store).
 		SetRuntime(runtimeTerm(t.o.Policy.Builtins)).
 		SetModules(modules).

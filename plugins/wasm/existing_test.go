@@ -105,7 +105,7 @@ func TestExistingPlugins(t *testing.T) {
 			}
 			p := newPlugin(module, m.Module.ABI, m.Tools...)
 			p.Config = c.config
-			p.Effective = plugins.Capabilities{MemoryMiB: 64, Timeout: 20 * time.Second}
+			p.Effective = plugins.Capabilities{MemoryMiB: 64, Timeout: 2 * time.Minute}
 			g := newRig(t, r, p)
 			call := g.newCall(c.tool, `{"input":"`+strings.ReplaceAll(c.input, `"`, `\"`)+`"}`)
 			out, err := g.exec.Invoke(context.Background(), call)
