@@ -67,8 +67,8 @@ func decodeEnvelope(raw []byte) (*batch.Output, error) {
 	out := &batch.Output{}
 	if raw, ok := top["content"]; !ok {
 		return nil, errors.New("content is missing (it may be an empty list)")
-	} else if err := json.Unmarshal(raw, &content); err != nil || content == nil {
-		return nil, errors.New("content is not a list")
+	} else if content, err = boundedList(raw, "content", "blocks"); err != nil {
+		return nil, err
 	}
 	if raw, ok := top["is_error"]; ok {
 		var isError *bool
@@ -78,8 +78,8 @@ func decodeEnvelope(raw []byte) (*batch.Output, error) {
 		out.IsError = *isError
 	}
 	if raw, ok := top["state"]; ok {
-		if err := json.Unmarshal(raw, &state); err != nil || state == nil {
-			return nil, errors.New("state is not a list")
+		if state, err = boundedList(raw, "state", "commands"); err != nil {
+			return nil, err
 		}
 	}
 	out.Content = make([]batch.ContentBlock, len(content))
@@ -96,6 +96,29 @@ func decodeEnvelope(raw []byte) (*batch.Output, error) {
 		out.State = append(out.State, c)
 	}
 	return out, nil
+}
+
+// maxEntries bounds the blocks and the commands of one result. Each takes two bytes
+// to write and more than a hundred to keep, and no limit of the plugin's holds those.
+const maxEntries = 10_000
+
+func boundedList(raw json.RawMessage, field, what string) ([]json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, errors.New(field + " is not a list")
+	}
+	list := []json.RawMessage{}
+	for d.More() {
+		if len(list) == maxEntries {
+			return nil, fmt.Errorf("%s has more than %d %s", field, maxEntries, what)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		list = append(list, value)
+	}
+	return list, nil
 }
 
 func decodeBlock(raw json.RawMessage, b *batch.ContentBlock) error {

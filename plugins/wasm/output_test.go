@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -114,4 +115,33 @@ func FuzzEncodeInput(f *testing.F) {
 			t.Fatalf("%q is not text", got)
 		}
 	})
+}
+
+// A list of very many entries costs the host a hundred times what it costs the guest,
+// so it is refused before it is there.
+func TestResultsHaveBoundedEntries(t *testing.T) {
+	list := func(entry string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(entry+",", n), ",") + "]"
+	}
+	const block, command = `{"type":"text","text":"a"}`, `{"op":"delete","key":"a"}`
+	if out, err := decodeOutput("blocks", []byte(`{"content":`+list(block, maxEntries)+`,"state":`+list(command, maxEntries)+`}`)); err != nil || len(out.Content) != maxEntries || len(out.State) != maxEntries {
+		t.Errorf("as many as there may be: %v", err)
+	}
+	for field, raw := range map[string]string{
+		"content has more than 10000 blocks": `{"content":` + list("0", 1<<23) + `}`,
+		"state has more than 10000 commands": `{"content":[],"state":` + list(command, maxEntries+1) + `}`,
+		"content is not a list":              `{"content":null}`,
+		"state is not a list":                `{"content":[],"state":null}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decodeOutput("blocks", []byte(raw))
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v, want %q", err, field)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 200<<20 {
+			t.Errorf("%s: the host took %d MiB", field, took>>20)
+		}
+	}
 }
