@@ -28,6 +28,8 @@ type control struct {
 	loop    bool
 	entered int // accesses before the then of an if without an else; else -1
 	left    int // accesses before any branch to its end; -1: nothing branches there
+	dueIn   int // calls before the then of an if; see codeScanner.due
+	dueOut  int // the same before a branch to its end
 }
 
 // codeScanner walks over code sections. It follows how the runtime reads them to
@@ -42,7 +44,8 @@ type codeScanner struct {
 	known     int  // memory accesses before here
 	nested    int  // open loops
 	dead      bool // nothing gets here
-	calls     bool // the function calls others
+	calls     int  // of functions of the module
+	due       int  // of those since the last checkpoint, on the way here that has most
 	checks    []checkpoint
 }
 
@@ -56,7 +59,7 @@ func (c *codeScanner) function(r *reader, t arity) shape {
 	}
 	c.open = append(c.open[:0], control{arity: arity{results: t.results}, entered: -1, left: -1})
 	c.known, c.nested, c.dead = 0, 0, false
-	c.calls, c.checks = false, nil
+	c.calls, c.due, c.checks = 0, 0, nil
 	start := r.at
 	height := 0
 	for r.err == nil && len(c.open) > 0 {
@@ -102,7 +105,7 @@ func (c *codeScanner) step(r *reader, s *shape, height int) int {
 		return c.enter(r, s, op, height)
 	case opElse:
 		c.reach(top)
-		c.known, c.dead = top.entered, false
+		c.known, c.due, c.dead = top.entered, top.dueIn, false
 		top.entered = -1
 		c.meet(s, top.base+top.params, top.results)
 		return top.base + top.params
@@ -159,9 +162,12 @@ func (c *codeScanner) enter(r *reader, s *shape, op uint32, height int) int {
 		height--
 	}
 	base := max(height-t.params, c.open[len(c.open)-1].base)
-	block := control{arity: t, base: base, loop: op == opLoop, entered: -1, left: -1}
-	if op == opIf {
+	block := control{arity: t, base: base, loop: op == opLoop, entered: -1, left: -1, dueIn: c.due}
+	switch op {
+	case opIf:
 		block.entered = c.known
+	case opLoop:
+		c.due = 0 // its head is a checkpoint
 	}
 	c.open = append(c.open, block)
 	s.depth = max(s.depth, len(c.open)-1)
@@ -178,9 +184,10 @@ func (c *codeScanner) enter(r *reader, s *shape, op uint32, height int) int {
 func (c *codeScanner) leave(s *shape, top *control) int {
 	if top.entered >= 0 { // an if without an else
 		top.left = least(top.left, top.entered)
+		top.dueOut = max(top.dueOut, top.dueIn)
 	}
 	c.reach(top)
-	c.known, c.dead = max(top.left, 0), top.left < 0
+	c.known, c.due, c.dead = max(top.left, 0), top.dueOut, top.left < 0
 	if top.loop {
 		c.nested--
 	}
@@ -194,6 +201,7 @@ func (c *codeScanner) leave(s *shape, top *control) int {
 func (c *codeScanner) reach(b *control) {
 	if !c.dead {
 		b.left = least(b.left, c.known)
+		b.dueOut = max(b.dueOut, c.due)
 	}
 }
 

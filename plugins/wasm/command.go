@@ -58,7 +58,7 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 	stderr := &lineWriter{log: &v.guest.log, level: slog.LevelInfo, source: "stderr", tail: &said}
 	sleeper := nap{ctx: gctx}
 	b := newBudget(v.limits.memory, false)
-	config := worldOf(v.plugin, sleeper.sleep).WithName("").WithStartFunctions().
+	config := worldOf(v.plugin, &sleeper).WithName("").WithStartFunctions().
 		WithArgs(append([]string{path.Base(v.plugin.Manifest.Module.Path)}, v.spec.Args...)...).
 		WithStdin(bytes.NewReader(v.input)).WithStdout(stdout).WithStderr(stderr).
 		WithFSConfig(mounts.addTo(wazero.NewFSConfig().WithFSMount(files, "/awaken")))

@@ -3,6 +3,7 @@ package wasm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -19,6 +20,7 @@ const (
 // guestLog passes what a guest says during one call to the host's logger. It is
 // used by the goroutine of the call only.
 type guestLog struct {
+	ctx    context.Context // of the call while it runs; nil before
 	logger *slog.Logger
 	known  *plugins.Redactor
 	attrs  []any
@@ -42,8 +44,12 @@ func (l *guestLog) say(level slog.Level, source, message string) {
 	if !l.logger.Enabled(ctx, level) {
 		return
 	}
+	if l.lines >= maxLogLines || l.ended() {
+		l.lost++
+		return
+	}
 	text := printable(l.known.String(message), maxLogLine)
-	if l.lines >= maxLogLines || l.bytes+len(text) > maxLogBytes {
+	if l.bytes+len(text) > maxLogBytes {
 		l.lost++
 		return
 	}
@@ -51,6 +57,9 @@ func (l *guestLog) say(level slog.Level, source, message string) {
 	l.bytes += len(text)
 	l.logger.With(l.attrs...).Log(ctx, level, "guest", append(attrs, "text", text)...)
 }
+
+// ended reports whether the call is over: nothing that it still says counts.
+func (l *guestLog) ended() bool { return l.ctx != nil && l.ctx.Err() != nil }
 
 // end reports what was dropped.
 func (l *guestLog) end() {
@@ -69,12 +78,20 @@ type lineWriter struct {
 	tail   *tail // nil: not kept
 }
 
+// Write takes no more once the call is over: a guest can have one request to the
+// host write the same bytes a million times, and nothing else would end that.
 func (w *lineWriter) Write(p []byte) (int, error) {
+	n := len(p)
+	if w.log != nil && w.log.ended() {
+		return 0, errEnded
+	}
 	if w.tail != nil {
 		w.tail.add(p)
 	}
-	n := len(p)
 	for w.log != nil {
+		if w.log.ended() {
+			return n - len(p), errEnded
+		}
 		line, rest, whole := bytes.Cut(p, []byte{'\n'})
 		// A line without end is cut, not collected: it could be the whole memory. Of
 		// what begins before the cut enough is kept to find a secret there.
@@ -89,6 +106,10 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	}
 	return n, nil
 }
+
+// errEnded is what a guest hears of the host when its call is over, should it still
+// listen.
+var errEnded = errors.New("the call has ended")
 
 func (w *lineWriter) flush() {
 	if len(w.part) > 0 && w.log != nil {

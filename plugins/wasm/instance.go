@@ -57,7 +57,7 @@ func newInstance(ctx context.Context, g *program, p *plugins.Plugin, memory uint
 	i.stdout = lineWriter{level: slog.LevelInfo, source: "stdout"}
 	i.stderr = lineWriter{level: slog.LevelWarn, source: "stderr", tail: &i.tail}
 	keepOutputPure(log)
-	config := worldOf(p, i.nap.sleep).WithStdout(&i.stdout).WithStderr(&i.stderr)
+	config := worldOf(p, &i.nap).WithStdout(&i.stdout).WithStderr(&i.stderr)
 	if len(files.jails) > 0 {
 		config = config.WithFSConfig(files.addTo(wazero.NewFSConfig()))
 	}

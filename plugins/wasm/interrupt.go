@@ -33,7 +33,9 @@ const (
 	weightImport   = 64  // a function of the host may copy a MiB
 	weightIndirect = 1   // may be a function of the host, or a small one without a checkpoint
 	bytesPerUnit   = 512 // of a function's own code
-	smallFunction  = 512 // bytes; a smaller one that calls nothing ends soon
+	smallFunction  = 512 // bytes; a smaller one that calls nothing ends soon, and does not count itself
+	callsBetween   = 64  // calls of the module's own functions between two checkpoints; a weight
+	callsPerUnit   = 4   // of those before the first one
 )
 
 // weights are those that a checkpoint can have, and the order of the functions that
@@ -45,28 +47,35 @@ var weights = []int{1, 16, 64, 256, maxUnchecked}
 func (c *codeScanner) weigh(at int, op, index uint32) {
 	switch op {
 	case opCall:
-		c.calls = true
 		if int(index) < c.imported {
-			c.checks = append(c.checks, checkpoint{at, weightImport})
+			c.check(at, weightImport)
+			return
+		}
+		c.calls++
+		if c.due++; c.due > callsBetween {
+			c.check(at, callsBetween)
+			c.due = 1
 		}
 	case opCallIndirect:
-		c.calls = true
-		c.checks = append(c.checks, checkpoint{at, weightIndirect})
+		c.check(at, weightIndirect)
 	case opMisc<<8 | 8, opMisc<<8 | 10, opMisc<<8 | 11, // memory.init, copy, fill
 		opMisc<<8 | 12, opMisc<<8 | 14, opMisc<<8 | 17: // table.init, copy, fill
-		c.checks = append(c.checks, checkpoint{at, weightBulk})
+		c.check(at, weightBulk)
 	}
 }
+
+func (c *codeScanner) check(at, weight int) { c.checks = append(c.checks, checkpoint{at, weight}) }
 
 // checkpoints are those of a function that was just scanned, whose code begins at
 // the given offset of its entry and is size bytes long. They are in order.
 func (c *codeScanner) checkpoints(start, size int) []checkpoint {
-	if !c.calls && size < smallFunction && len(c.checks) == 0 {
+	if c.calls == 0 && size < smallFunction && len(c.checks) == 0 {
 		return nil
 	}
+	units := max(size/bytesPerUnit, min(c.calls, callsBetween)/callsPerUnit)
 	entry := checkpoint{start, weights[len(weights)-1]}
 	for _, w := range slices.Backward(weights) {
-		if w > size/bytesPerUnit {
+		if w > units {
 			entry.weight = w
 		}
 	}

@@ -3,6 +3,7 @@ package wasm
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,12 +49,28 @@ func noise(n int) []byte {
 		rawSection{codeSection, append([]byte{1}, b.body()...)})
 }
 
+// roots calls, in a straight line and over and over, a small function that takes as
+// long as its size allows.
+func roots(n int) []byte {
+	calls := &bomb{}
+	calls.times(n, func(int) { calls.op(opCall, 1) })
+	root := (&bomb{}).op(0x41, 0, 0x44, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f) // 1.0
+	root.times(490, func(int) { root.op(0x9f) }).op(0x39, 3, 0)       // f64.sqrt, f64.store
+	again := (&bomb{}).op(opLoop, 0x40, opCall, 0, opBr, 0, opEnd)
+	return assemble(
+		rawSection{typeSection, []byte{1, 0x60, 0, 0}},
+		rawSection{functionSection, []byte{3, 0, 0, 0}},
+		rawSection{5, []byte{1, 0, 1}},
+		rawSection{exportSection, []byte("\x01\x06_start\x00\x02")},
+		rawSection{codeSection, slices.Concat([]byte{3}, calls.body(), root.body(), again.body())})
+}
+
 // Code that is never at the head of a loop ends with its timeout too, and does not
 // keep the process from collecting garbage.
 func TestGuestsWithoutLoopsAreStopped(t *testing.T) {
 	r := newRuntime(t, Options{})
 	for name, module := range map[string][]byte{
-		"recursion": recursion().module(1), "fills": fills(900).module(1), "copies": copies(5_000).module(1), "host functions": noise(5_000),
+		"recursion": recursion().module(1), "fills": fills(900).module(1), "copies": copies(5_000).module(1), "host functions": noise(5_000), "small functions": roots(400_000),
 	} {
 		p := newPlugin(module, plugins.ABIWASI, tool("run"))
 		if err := r.Load(t.Context(), p); err != nil {
@@ -75,6 +92,44 @@ func TestGuestsWithoutLoopsAreStopped(t *testing.T) {
 		}
 		if took := <-collected; took > 3*time.Second {
 			t.Errorf("%s kept the collector waiting for %v", name, took)
+		}
+	}
+}
+
+// callsOf has function 0 call itself n times in a straight line.
+func callsOf(b *bomb, n int) *bomb { return b.times(n, func(int) { b.op(opCall, 0) }) }
+
+// A small function that calls nothing does not count itself, so whoever calls it
+// does: no way through a function has many calls and no checkpoint, whatever stands
+// in branches that are not taken.
+func TestCallsOfSmallFunctionsAreCounted(t *testing.T) {
+	long := callsOf(&bomb{}, 3*callsBetween)
+	hidden := callsOf(&bomb{}, callsBetween-1).op(0x41, 0, opIf, 0x40) // the next checkpoint would be in here
+	hidden = callsOf(callsOf(hidden, 2).op(opEnd), 2)
+	hiddenElse := callsOf(callsOf(&bomb{}, callsBetween-1).op(0x41, 0, opIf, 0x40), 2)
+	hiddenElse = callsOf(hiddenElse.op(opElse), 2).op(opEnd)
+	skipped := callsOf((&bomb{}).op(opBlock, 0x40), callsBetween).op(0x41, 1, opBrIf, 0)
+	skipped = callsOf(callsOf(skipped, 1).op(opEnd), 1)
+	looped := callsOf(callsOf(&bomb{}, callsBetween).op(opLoop, 0x40), callsBetween).op(opEnd)
+	n := 2 * callsBetween // bytes of so many calls
+	for _, c := range []struct {
+		name string
+		bomb *bomb
+		want []checkpoint
+	}{
+		{"few", callsOf(&bomb{}, 3), []checkpoint{{1, 1}}},
+		{"some", callsOf(&bomb{}, callsBetween), []checkpoint{{1, 64}}},
+		{"many", long, []checkpoint{{1, 64}, {1 + n, callsBetween}, {1 + 2*n, callsBetween}}},
+		{"behind an if", hidden, []checkpoint{{1, 64}, {1 + n + 4, callsBetween}, {1 + n + 9, callsBetween}}},
+		{"in an else", hiddenElse, []checkpoint{{1, 64}, {1 + n + 4, callsBetween}, {1 + n + 9, callsBetween}}},
+		{"behind a branch", skipped, []checkpoint{{1, 64}, {1 + 2 + n + 4, callsBetween}, {1 + 2 + n + 7, callsBetween}}},
+		{"in a loop", looped, []checkpoint{{1, 64}}},
+	} {
+		m, err := parseModule(c.bomb.module(1))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		} else if !slices.Equal(m.checks[0], c.want) {
+			t.Errorf("%s: %v, want %v", c.name, m.checks[0], c.want)
 		}
 	}
 }

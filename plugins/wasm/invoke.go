@@ -135,7 +135,7 @@ func (v *invocation) deadline(ctx context.Context) (context.Context, context.Can
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(v.limits.timeout, func() { cancel(errTimeout) })
 	stop := context.AfterFunc(v.r.base, func() { cancel(ErrClosed) })
-	v.guest.secrets.ctx = ctx
+	v.guest.secrets.ctx, v.guest.log.ctx = ctx, ctx
 	return ctx, func(cause error) {
 		timer.Stop()
 		stop()

@@ -114,6 +114,10 @@ func (f *jailFile) SetAppend(enable bool) experimentalsys.Errno {
 	return 0
 }
 
+// ended reports whether the call is over: a guest can have one request read or
+// write a million pieces.
+func (f *jailFile) ended() bool { return f.jail.set.context().Err() != nil }
+
 // Read implements experimentalsys.File.
 func (f *jailFile) Read(buf []byte) (int, experimentalsys.Errno) {
 	n, errno := f.Pread(buf, f.off)
@@ -130,6 +134,8 @@ func (f *jailFile) Pread(buf []byte, off int64) (int, experimentalsys.Errno) {
 		return 0, experimentalsys.EINVAL
 	case len(buf) == 0:
 		return 0, 0
+	case f.ended():
+		return 0, experimentalsys.EINTR
 	}
 	n, err := f.file.ReadAt(buf, off)
 	return n, f.errno(err)
@@ -216,6 +222,8 @@ func (f *jailFile) put(buf []byte, off int64) (n int, end int64, errno experimen
 		return 0, off, experimentalsys.EINVAL
 	case len(buf) == 0:
 		return 0, off, 0
+	case f.ended():
+		return 0, off, experimentalsys.EINTR
 	}
 	d := f.jail.folder
 	d.mu.Lock()

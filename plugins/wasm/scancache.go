@@ -22,7 +22,7 @@ const scanFolder = "scans"
 // scanRules stands for everything that an entry depends on besides the module. The
 // number is for changes of what is scanned; the rest is there by itself.
 var scanRules = sync.OnceValue(func() string {
-	rules := fmt.Sprintln("1", weights, maxUnchecked, weightBulk, weightImport, weightIndirect, bytesPerUnit, smallFunction,
+	rules := fmt.Sprintln("2", weights, maxUnchecked, weightBulk, weightImport, weightIndirect, bytesPerUnit, smallFunction, callsBetween, callsPerUnit,
 		maxFunctions, maxTypes, maxArity, maxGlobals)
 	for _, b := range slices.Concat(functionBounds, moduleBounds) {
 		rules += fmt.Sprintln(b.what, b.most)

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"io"
-	random "math/rand/v2"
+	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -14,10 +14,10 @@ import (
 	"github.com/awaken-agents/awaken-host/plugins"
 )
 
-// realWorld is what a guest gets where the operator says nothing: true clocks and
-// randomness, where wazero's defaults are the same for every instance. No
-// arguments, environment or files.
-var realWorld = wazero.NewModuleConfig().WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader)
+// realWorld is what a guest gets where the operator says nothing: true clocks, where
+// wazero's defaults are the same for every instance; so is its randomness, which
+// worldOf adds. No arguments, environment or files.
+var realWorld = wazero.NewModuleConfig().WithSysWalltime().WithSysNanotime()
 
 // coarseStep is what coarse clocks go on by.
 const coarseStep = 100 * time.Millisecond
@@ -29,12 +29,13 @@ const fixedStep = time.Millisecond
 var fixedDay = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // worldOf is the world of one instance of p: its clocks, its randomness, and the
-// given sleep where the clocks are real.
-func worldOf(p *plugins.Plugin, sleep sys.Nanosleep) wazero.ModuleConfig {
-	config := realWorld
+// given nap's sleep where the clocks are real.
+func worldOf(p *plugins.Plugin, n *nap) wazero.ModuleConfig {
+	random := rand.Reader
 	if p.Random.Seeded {
-		config = config.WithRandSource(seeded(p.Random.Seed))
+		random = seeded(p.Random.Seed)
 	}
+	config := realWorld.WithRandSource(restless{n, random})
 	switch p.Clock {
 	case plugins.ClockCoarse:
 		config = config.WithWalltime(coarseWalltime, sys.ClockResolution(coarseStep)).
@@ -44,7 +45,23 @@ func worldOf(p *plugins.Plugin, sleep sys.Nanosleep) wazero.ModuleConfig {
 		return config.WithWalltime(fixedWalltime, sys.ClockResolution(fixedStep)).
 			WithNanotime(c.look, sys.ClockResolution(fixedStep)).WithNanosleep(c.sleep)
 	}
-	return config.WithNanosleep(sleep)
+	return config.WithNanosleep(n.sleep)
+}
+
+// restless reads in pieces, and no further once the nap's call is over: a guest can
+// ask for as many random bytes at once as it has memory, which takes seconds.
+type restless struct {
+	nap *nap
+	io.Reader
+}
+
+const randomPiece = 1 << 20
+
+func (r restless) Read(p []byte) (int, error) {
+	if r.nap.ctx.Err() != nil {
+		return 0, errEnded
+	}
+	return r.Reader.Read(p[:min(len(p), randomPiece)])
 }
 
 // began is what the coarse monotonic clock counts from.
@@ -74,5 +91,5 @@ func (c *fixedClock) sleep(ns int64) { c.now += max(ns, 0) }
 
 // seeded returns the same bytes for the same seed, in this release and in others.
 func seeded(seed uint64) io.Reader {
-	return random.NewChaCha8(sha256.Sum256(binary.BigEndian.AppendUint64([]byte("awaken-host random "), seed)))
+	return mathrand.NewChaCha8(sha256.Sum256(binary.BigEndian.AppendUint64([]byte("awaken-host random "), seed)))
 }

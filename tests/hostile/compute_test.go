@@ -8,6 +8,8 @@ var timeAttacks = []attack{
 	{guest: "spin_initialize", outcome: "stopped at its timeout", fails: `timeout of 1s`},
 	{guest: "grow_spin", outcome: "stopped at its timeout, and nothing was granted", fails: `timeout of 1s|memory limit of 32 MiB`},
 	{guest: "branching", outcome: "stopped at its timeout", fails: `timeout of 1s`},
+	{guest: "small_functions", outcome: "stopped at its timeout", fails: `timeout of 1s`},
+	{guest: "many_pieces", outcome: "stopped at its timeout", fails: `timeout of 1s`},
 	{guest: "sleep", outcome: "woken and stopped at its timeout", fails: `timeout of 1s`},
 	{guest: "log_flood", outcome: "the first lines are kept, the rest is counted; it pays with its own time", fails: `timeout of 1s`},
 	{guest: "progress_flood", outcome: "the first are kept, the rest is counted", answers: `^"reported"$`},
