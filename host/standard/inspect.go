@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/awaken-agents/awaken-host/plugins/wasm"
 )
@@ -17,7 +18,8 @@ const maxModule = 256 << 20
 // InspectModule reads the module in file, without running or compiling it. The error
 // says why no manifest could make it run, and what to do.
 func InspectModule(file string) (*Inspection, error) {
-	f, err := os.Open(file)
+	// A pipe that nobody writes to must not hold this up in the opening.
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, setupError{err}
 	}
