@@ -170,7 +170,11 @@ func (i *instance) closeAfter(ctx context.Context) (stop func()) {
 		select {
 		case <-done:
 		case <-t.C:
-			i.close()
+			select {
+			case <-done: // just now: the instance may be another call's
+			default:
+				i.close()
+			}
 		}
 	})
 	return func() {

@@ -31,7 +31,8 @@ type invocation struct {
 	guest  guestCall
 
 	tablesBounded bool      // to less than the module says
-	files         *mountSet // what the guest sees; nil before it is open
+	files         *mountSet // what the guest sees; nil before it is open, and when it is another call's
+	denied        string    // what the guest was refused of it until then
 }
 
 // invoke runs one call of a tool of p. See batch.Executor for what it returns.
@@ -78,10 +79,14 @@ func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.T
 // explain adds to the result of a tool that failed what it was refused of its
 // folders: WASI has no number for a full quota, and no text at all.
 func (v *invocation) explain(out *batch.Output) *batch.Output {
-	if out == nil || !out.IsError || v.files == nil {
+	if out == nil || !out.IsError {
 		return out
 	}
-	if refusals := v.files.refusals(); refusals != "" {
+	refusals := v.denied
+	if v.files != nil {
+		refusals = v.files.refusals()
+	}
+	if refusals != "" {
 		out.Content = append(out.Content, batch.TextBlock(fmt.Sprintf("tool %s was refused in its folders: %s", v.call.Tool, refusals)))
 	}
 	return out
@@ -247,6 +252,7 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 		if isolation == plugins.IsolationCall {
 			live.close()
 		} else {
+			v.files = nil
 			park(live)
 		}
 		return v.ended(gctx, live.budget, "", err, false)
@@ -258,6 +264,9 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 		// It lies in the instance's memory, which the next call or instance gets.
 		a.output = bytes.Clone(a.output)
 	}
+	// What became of this call, before the instance is made ready for the next.
+	ending := *live.budget
+	v.files, v.denied = nil, live.files.refusals()
 	if isolation != plugins.IsolationCall && a.err == nil && !live.budget.kernelRefused &&
 		live.calls < v.r.opts.CallsPerInstance && live.renew() {
 		park(live)
@@ -270,7 +279,7 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 		died = guestsFault(gctx)
 		return v.ended(gctx, live.budget, live.tail.String(), a.err, true)
 	}
-	return v.output(a, live.budget), nil
+	return v.output(a, &ending), nil
 }
 
 // guestsFault reports whether a call that came to no good end did so by itself, and

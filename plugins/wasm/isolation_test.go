@@ -184,3 +184,20 @@ func TestSharedIsolation(t *testing.T) {
 		t.Errorf("the world stood still: %s", b)
 	}
 }
+
+// An instance that is given back may be another call's at once, so nothing of a
+// result is read from it after that: what the next call is refused is not said in
+// this one. The race detector sees it.
+func TestResultsAreNotOfTheNextCall(t *testing.T) {
+	p := isolated(t, plugins.IsolationShared)
+	g := newRig(t, newRuntime(t, Options{MaxConcurrent: 4}), p)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 300 {
+				good(t, g.call("echo", `{"w":"hello"}`), "hello")
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -94,6 +94,21 @@ func TestFilesQuotaIsNamed(t *testing.T) {
 	}
 }
 
+// It does under every isolation, each call its own.
+func TestFilesQuotaIsNamedWhereInstancesAreKept(t *testing.T) {
+	for _, i := range []plugins.Isolation{plugins.IsolationCall, plugins.IsolationRun, plugins.IsolationShared} {
+		dir := t.TempDir()
+		p := newPlugin(guest(t, "two_folders.wat"), plugins.ABIExtism, tool("two_folders", isolation(i)))
+		grantPaths(p, map[string]plugins.PathGrant{"/w": {Host: dir, Mode: "rw", MaxFiles: 1}})
+		g := newRig(t, newRuntime(t, Options{}), p)
+		bad(t, g.call("two_folders", `{}`), "failed with status 1", "was refused in its folders: /w/b: the folder may hold 1 files and folders")
+		write(t, filepath.Join(dir, "b", "file"), "") // what is there is not asked for again
+		if out := g.call("two_folders", `{}`); strings.Contains(out.Text(), "was refused") {
+			t.Errorf("%s: got %s", i, out.Text())
+		}
+	}
+}
+
 // All instances share the folder's quota, under different names of the folder too.
 func TestFilesQuotaIsShared(t *testing.T) {
 	dir := t.TempDir()
