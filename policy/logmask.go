@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -71,6 +72,23 @@ func describeEvents(modules map[string]*ast.Module) {
 	}
 }
 
+// withoutValues says where and in what an evaluation failed, and not on which value: that
+// may be what was to be hidden.
+func withoutValues(err error) error {
+	var failed *topdown.Error
+	if !errors.As(err, &failed) {
+		return fmt.Errorf("%s cannot be evaluated", maskPoint)
+	}
+	what := failed.Code
+	if name, _, ok := strings.Cut(failed.Message, ":"); ok && failed.Code == topdown.BuiltinErr && !strings.Contains(name, " ") {
+		what += ": " + name
+	}
+	if failed.Location != nil {
+		what = failed.Location.String() + ": " + what
+	}
+	return fmt.Errorf("%s: %s", maskPoint, what)
+}
+
 // prepareMask returns nil when neither a rule nor data is about the log.
 func prepareMask(ctx context.Context, modules map[string]*ast.Module, data map[string]any, options []func(*rego.Rego)) (*rego.PreparedEvalQuery, error) {
 	if !aboutLog(modules, data) {
@@ -128,7 +146,7 @@ func (g *Gate) LogMask(ctx context.Context, event json.RawMessage) (rules json.R
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: it did not answer within %v", maskPoint, g.o.Deadline)
 	case err != nil:
-		return nil, err
+		return nil, withoutValues(err)
 	case len(rs) != 1 || len(rs[0].Expressions) != 1:
 		return nil, errors.New(maskPoint + " is undefined")
 	}

@@ -41,6 +41,9 @@ func TestLogMask(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := g.LogMask(t.Context(), json.RawMessage(logEvent))
+			if err != nil && strings.Contains(err.Error(), "bob") {
+				t.Errorf("the error, which is logged, quotes an argument: %v", err)
+			}
 			if string(got) != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("%s, %v", got, err)
 			}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/awaken-agents/awaken-host/batch"
 )
 
 // maskRule hides one part of an event, as OPA's data.system.log.mask says it: a
@@ -83,13 +85,16 @@ func (e *event) apply(rules []maskRule) {
 	// Deeper and later places first, so that taking one out of a list moves no other.
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b maskRule) int { return compareParts(b.parts, a.parts) })
+	hidden := false
 	for _, r := range rules {
 		root := &e.Input
 		if r.parts[0] == "result" {
 			root = &e.Result
 		}
-		if r.hidesArguments() {
+		if r.hidesArguments() && !hidden {
+			hidden = true
 			delete(e.Custom, "argument_digest") // that of a short secret gives it away
+			e.quietReasons(false)
 		}
 		if r.op == "upsert" {
 			if put(root, r.parts[1:], r.value) {
@@ -202,7 +207,23 @@ func (e *event) eraseArguments(why error) {
 		e.Erased = append(e.Erased, "/input/call/arguments")
 	}
 	delete(e.Custom, "argument_digest")
+	e.quietReasons(true)
 	e.Custom["mask_error"] = why.Error()
+}
+
+// quietReasons takes out of the reasons what may quote arguments: details, which say
+// what failed on them, and what the host says of arguments that do not fit. With all it
+// is every message too, of which only those who wrote the rules know what they quote.
+func (e *event) quietReasons(all bool) {
+	result, _ := e.Result.(map[string]any)
+	reasons, _ := result["reasons"].([]any)
+	for _, r := range reasons {
+		reason, _ := r.(map[string]any)
+		delete(reason, "detail")
+		if all || reason["code"] == batch.ReasonInvalidArguments {
+			delete(reason, "message")
+		}
+	}
 }
 
 // hide applies the mask that the policy gave; raw is nil when it has none.

@@ -166,6 +166,41 @@ func TestMaskFailsClosed(t *testing.T) {
 	}
 }
 
+// A reason may quote the arguments: in its detail what failed on them, in the message of
+// a refusal what does not fit, and in that of a rule whatever the rule says.
+func TestReasonsDoNotShowWhatIsHidden(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules string
+		err   error
+		want  string // reasons
+	}{
+		"nothing is hidden": {`["/input/run/labels/team"]`, nil,
+			`[{"code":"eval_error","detail":"to_number: hunter2","message":"it failed"},{"code":"invalid_arguments","message":"hunter2 does not match"},{"code":"bad","message":"hunter2?"}]`},
+		"an argument": {`["/input/call/arguments/p"]`, nil,
+			`[{"code":"eval_error","message":"it failed"},{"code":"invalid_arguments"},{"code":"bad","message":"hunter2?"}]`},
+		"the mask fails": {``, errors.New("undefined"), `[{"code":"eval_error"},{"code":"invalid_arguments"},{"code":"bad"}]`},
+		"what a rule says": {`["/input/call/arguments/p","/result/reasons/2/message"]`, nil,
+			`[{"code":"eval_error","message":"it failed"},{"code":"invalid_arguments"},{"code":"bad"}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := record("r/1/0")
+			r.Reasons = []batch.Reason{
+				{Code: "eval_error", Message: "it failed", Detail: "to_number: hunter2"},
+				{Code: batch.ReasonInvalidArguments, Message: "hunter2 does not match"},
+				{Code: "bad", Message: "hunter2?"},
+			}
+			e, err := describe(r, call(`{"p":"hunter2"}`), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.hide(json.RawMessage(c.rules), c.err)
+			if got := shown(t, e); !strings.Contains(got, `"reasons":`+c.want+`}`) {
+				t.Errorf("want %s in %s", c.want, got)
+			}
+		})
+	}
+}
+
 // FuzzMask: a mask that is obeyed has removed what it names, and whatever it is the
 // event stays an event.
 func FuzzMask(f *testing.F) {
