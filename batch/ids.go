@@ -114,6 +114,12 @@ func checkName(kind, s string) error {
 	return nil
 }
 
+// samePerson reports whether two names are of one person: neither case nor the kind and
+// number of spaces makes another.
+func samePerson(a, b string) bool {
+	return strings.EqualFold(strings.Join(strings.Fields(a), " "), strings.Join(strings.Fields(b), " "))
+}
+
 // checkActor accepts the name of whoever decides, supplies, amends or cancels.
 func checkActor(what, by string) error {
 	if by == "" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -105,13 +104,13 @@ func (t *Ticket) mayDecide(a TicketAnswer, r *Run, cs *CallState) error {
 	if digest := cs.Call.ArgumentDigest(); t.ArgumentDigest != digest || a.ArgumentDigest != "" && a.ArgumentDigest != digest {
 		return fmt.Errorf("ticket %s: the call's arguments have digest %s: %w", t.ID, digest, ErrArguments)
 	}
-	if r.Principal != "" && strings.EqualFold(a.By, r.Principal) {
+	if r.Principal != "" && samePerson(a.By, r.Principal) {
 		return fmt.Errorf("ticket %s: %s submitted the call and may not decide it: %w", t.ID, a.By, ErrApprover)
 	}
 	if len(t.Approvers) > 0 && !slices.Contains(t.Approvers, a.By) {
 		return fmt.Errorf("ticket %s: %s is not among its approvers: %w", t.ID, a.By, ErrApprover)
 	}
-	if slices.ContainsFunc(t.Decisions, func(d TicketDecision) bool { return strings.EqualFold(d.By, a.By) }) {
+	if slices.ContainsFunc(t.Decisions, func(d TicketDecision) bool { return samePerson(d.By, a.By) }) {
 		return fmt.Errorf("ticket %s: %s: %w", t.ID, a.By, ErrAlreadyDecided)
 	}
 	return nil

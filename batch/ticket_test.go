@@ -111,6 +111,11 @@ func TestQuorum(t *testing.T) {
 	if _, err := e.Decide(t.Context(), id, yes("bob")); !errors.Is(err, batch.ErrAlreadyDecided) {
 		t.Errorf("bob twice: %v", err)
 	}
+	for _, again := range []string{"Bob", "BOB"} {
+		if _, err := e.Decide(t.Context(), id, yes(again)); !errors.Is(err, batch.ErrAlreadyDecided) {
+			t.Errorf("bob again, as %q: %v", again, err)
+		}
+	}
 	if b, err = w.engine().Decide(t.Context(), id, yes("carol")); err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +130,33 @@ func TestQuorum(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCall(t, b, 0, "completed/denied!: denied by carol")
+}
+
+// One person is not two because of the spaces in a name.
+func TestSpacesMakeNoOtherPerson(t *testing.T) {
+	w := newWorld(t)
+	w.gate = confirm(batch.Confirmation{Quorum: 2})
+	e := w.engine()
+	r := request("r", 0, "once")
+	r.Principal = "Ada Lovelace"
+	if _, err := e.Submit(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	id := w.ticket().ID
+	for _, spaces := range []string{"  ", "\u00a0", "\u3000", "\u2009 "} {
+		if _, err := e.Decide(t.Context(), id, yes("Ada"+spaces+"Lovelace")); !errors.Is(err, batch.ErrApprover) {
+			t.Errorf("the submitter with %+q: %v", spaces, err)
+		}
+	}
+	if _, err := e.Decide(t.Context(), id, yes("Mary Shelley")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Decide(t.Context(), id, yes("mary\u00a0Shelley")); !errors.Is(err, batch.ErrAlreadyDecided) {
+		t.Errorf("the same approver: %v", err)
+	}
+	if len(w.order) != 0 {
+		t.Errorf("ran %v", w.order)
+	}
 }
 
 func TestLateDecision(t *testing.T) {
