@@ -50,22 +50,30 @@ ifeq ($(CI),true)
 	@examples/wasm-tools/setup.sh
 endif
 
-.PHONY: guests
-guests: setup ## build the example tools, the plugins of tests and OPA
-	@echo "building the example tools into $(BIN)/plugins and the plugins of tests into $(BIN)/guests and $(BIN)/hostile"
+.PHONY: tools
+tools: setup # build the example tools
+	@echo "building the example tools into $(BIN)/plugins"
 	@$(MAKE) -s -C examples/wasm-tools OUT=$(PLUGINS)
+
+.PHONY: guests
+guests: tools ## build the example tools and the plugins of tests
+	@echo "building the plugins of tests into $(BIN)/guests and $(BIN)/hostile"
 	@$(MAKE) -s -C tests/guests OUT=$(GUESTS)
 	@$(MAKE) -s -C tests/hostile OUT=$(CURDIR)/$(BIN)/hostile
+
+.PHONY: opa
+opa: # build OPA's own program, with which policies are compared
+	@echo "building OPA into $(BIN)/opa: two minutes the first time"
 	@$(GO) -C tests/opa build -o $(CURDIR)/$(BIN)/opa github.com/open-policy-agent/opa \
-		|| { echo "bin/opa cannot be built: policies are not compared with opa eval" >&2; test "$${CI:-}" != true; }
+		|| { echo "$(BIN)/opa cannot be built: policies are not compared with opa eval" >&2; test "$${CI:-}" != true; }
 
 # demo.sh gets the host and the folder of built, unsigned tools.
 .PHONY: demo
-demo: build guests ## show tools in several languages under a policy
+demo: build tools ## show tools in several languages under a policy
 	@examples/wasm-tools/demo.sh $(CURDIR)/$(HOST) $(PLUGINS)
 
 .PHONY: test
-test: build guests ## run every test, with the race detector
+test: build guests opa ## run every test, with the race detector
 	@echo "running every test$(if $(RACE), with the race detector): about two minutes on two cores, more on the first run" >&2
 	@$(if $(RACE),,echo "no C compiler: testing without the race detector; to install one: apt-get install gcc libc6-dev" >&2)
 	@$(GO) build -o $(BIN)/summary ./tests/summary

@@ -272,7 +272,7 @@ func opaProgram(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(file); err != nil {
-		const how = "bin/opa is missing: make guests builds it"
+		const how = "bin/opa is missing: make opa builds it"
 		if os.Getenv("CI") == "true" {
 			t.Fatal(how)
 		}
