@@ -55,6 +55,20 @@ func bearer(source plugins.SecretSource) func(context.Context) (string, error) {
 	}
 }
 
+// CheckPolicy compiles the policy of file, or paths in its place, and reports what is in
+// it. With optional the file may be missing when there are paths; then the defaults count.
+func CheckPolicy(ctx context.Context, file string, optional bool, paths []string, o Options) (*policy.Report, error) {
+	po, err := optionsOfPolicy(file, optional && len(paths) > 0, paths, o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := policy.Check(ctx, po)
+	if err != nil {
+		return nil, setupError{err}
+	}
+	return r, nil
+}
+
 // PolicyStatus is what is in force, and who says so.
 type PolicyStatus struct {
 	PID int `json:"pid,omitempty"` // the process that has it in force; absent: none runs

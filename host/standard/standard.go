@@ -155,19 +155,6 @@ func OpenLedger(_ context.Context, file string, o Options) (*host.Ledger, io.Clo
 	return host.NewLedger(store), store, nil
 }
 
-// CheckPolicy compiles the policy of file and reports what is in it.
-func CheckPolicy(ctx context.Context, file string, o Options) (*policy.Report, error) {
-	cfg, err := LoadConfig(file, o)
-	if err != nil {
-		return nil, err
-	}
-	r, err := policy.Check(ctx, policyOptions(cfg, &plugins.Registry{}, o.Logger))
-	if err != nil {
-		return nil, setupError{err}
-	}
-	return r, nil
-}
-
 func openStore(cfg *config.Config, log *slog.Logger) (*badgerstore.Store, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir %s: %w; make it writable or set another data_dir", cfg.DataDir, err)
