@@ -116,8 +116,10 @@ func examine(manifest *plugins.Manifest, b []byte, memoryMiB int, cacheDir strin
 	if code, err = m.interruptible(code); err != nil {
 		return nil, nil, err
 	}
-	if code, err = m.reroute(code); err != nil {
-		return nil, nil, err
+	if manifest.Module.ABI == plugins.ABIExtism {
+		if code, err = m.reroute(code); err != nil {
+			return nil, nil, err
+		}
 	}
 	m.checks = nil
 	return m, code, nil

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path"
+	"sync/atomic"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
@@ -121,7 +122,7 @@ func commandFiles(call *batch.Call, secrets *callSecrets) (fs.FS, error) {
 			return nil, fmt.Errorf("state.json: %w", err)
 		}
 	}
-	return callFS{files: memoryFS{"call.json": info, "state.json": state}, secrets: secrets}, nil
+	return callFS{files: memoryFS{"call.json": info, "state.json": state}, secrets: secrets, opened: new(atomic.Int64)}, nil
 }
 
 // cappedBuffer collects a standard output and calls over once when it is more

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -83,6 +84,24 @@ func TestMemoryFS(t *testing.T) {
 	if err := fstest.TestFS(memoryFS{"a.json": []byte("{}"), "b.json": nil}, "a.json", "b.json"); err != nil {
 		t.Error(err)
 	}
+}
+
+// Numbers of open files are a list of the host's, and each of them takes memory: both
+// are bounded.
+func TestCommandDescriptorsAreBounded(t *testing.T) {
+	p := newPlugin(guest(t, "renumber"), plugins.ABIWASI, command("run", "json", "text"))
+	g := newRig(t, newRuntime(t, Options{}), p)
+	good(t, g.call("run", `{}`), "5: 0 {\n1023: 0 {\n1024: 8 ?\n2147483647: 8 ?\n4294967295: 8 ?\nmore files: few\nthen: -1\n")
+}
+
+// The same for plugins of Extism's, which have files where a folder is granted.
+func TestDescriptorsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a"), "text")
+	p := newPlugin(guest(t, "renumber.wat"), plugins.ABIExtism, tool("renumber"))
+	grantPaths(p, map[string]plugins.PathGrant{"/w": {Host: dir, Mode: "ro"}})
+	g := newRig(t, newRuntime(t, Options{}), p)
+	bad(t, g.call("renumber", `{}`), "status 58")
 }
 
 func TestGoProgramAsCommand(t *testing.T) {

@@ -62,6 +62,8 @@ var recipes = map[string]recipe{
 		"-I", "../../examples/wasm-tools/include", "../../tests/guests/keeper/keeper.c", "-o"}},
 	"command": {tool: "clang", install: "apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32",
 		args: []string{"--target=wasm32-wasi", "-O2", "testdata/command.c", "-o"}},
+	"renumber": {tool: "clang", install: "apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32",
+		args: []string{"--target=wasm32-wasi", "-O2", "testdata/renumber.c", "-o"}},
 	"files": {tool: "clang", install: "apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32",
 		args: []string{"--target=wasm32-wasi", "-O2", "testdata/files.c", "-o"}},
 	"goguest": {tool: "go", install: "https://go.dev/dl",

@@ -56,7 +56,7 @@ func hostFunctions() []extism.HostFunction {
 	for _, name := range sortedKeys(serve) {
 		list = append(list, hostFunction(name, serve[name]))
 	}
-	return append(list, httpHostFunction())
+	return append(list, httpHostFunction(), renumberHostFunction())
 }
 
 func hostFunction(name string, serve func(*guestCall, []byte) (any, error)) extism.HostFunction {

@@ -209,8 +209,8 @@ func TestReroute(t *testing.T) {
 		}
 		for i, imp := range after.imports {
 			want := m.imports[i]
-			if isHTTPRequest(want) {
-				want.module, want.name = extismUser, httpFunction
+			if ours := want.rerouted(); ours != "" {
+				want.module, want.name = extismUser, ours
 			}
 			if imp != want {
 				t.Errorf("%s: import %d is %v, want %v", name, i, imp, want)

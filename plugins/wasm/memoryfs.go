@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"io/fs"
+	"sync"
 	"time"
 )
 
@@ -31,19 +32,31 @@ func (m memoryFS) Open(name string) (fs.File, error) {
 
 type memoryFile struct {
 	*bytes.Reader
+	closing
 	info memoryInfo
 }
 
 func (f *memoryFile) Stat() (fs.FileInfo, error) { return f.info, nil }
-func (f *memoryFile) Close() error               { return nil }
 
 type memoryDir struct {
+	closing
 	info memoryInfo
 	left []fs.DirEntry
 }
 
 func (d *memoryDir) Stat() (fs.FileInfo, error) { return d.info, nil }
-func (d *memoryDir) Close() error               { return nil }
+
+// closing calls a function when the file is closed, if there is one.
+type closing struct{ closed func() }
+
+func (c *closing) Close() error {
+	if c.closed != nil {
+		c.closed()
+	}
+	return nil
+}
+
+func (c *closing) whenClosed(f func()) { c.closed = sync.OnceFunc(f) }
 func (d *memoryDir) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: ".", Err: fs.ErrInvalid}
 }

@@ -8,7 +8,6 @@ import (
 
 	extism "github.com/extism/go-sdk"
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/awaken-agents/awaken-host/plugins"
 )
@@ -76,7 +75,7 @@ func (g *program) compileWith(code []byte, abi plugins.ABI, cacheDir string) (er
 	config := wazero.NewRuntimeConfig().WithCloseOnContextDone(true).WithCompilationCache(g.cache)
 	if abi == plugins.ABIWASI {
 		g.runtime = wazero.NewRuntimeWithConfig(ctx, config)
-		if _, err = wasi_snapshot_preview1.Instantiate(ctx, g.runtime); err != nil {
+		if err = instantiateWASI(ctx, g.runtime); err != nil {
 			return err
 		}
 		g.command, err = g.runtime.CompileModule(ctx, code)

@@ -6,17 +6,21 @@ import (
 	"slices"
 )
 
-// httpFunction is what guests get in place of Extism's http_request. Its name is
-// not offered to them: a module that asks for it is refused.
-const httpFunction = "awaken_http_request"
+// What guests get in place of Extism's http_request and of WASI's fd_renumber. These
+// names are not offered to them: a module that asks for one is refused.
+const (
+	httpFunction     = "awaken_http_request"
+	renumberFunction = "awaken_fd_renumber"
+)
 
 const importSection = 2
 
-// reroute returns the module with Extism's http_request replaced by ours. Extism
-// has no way to put another function under a name of its own, and its own one is
-// guarded on the first URL only.
+// reroute returns a module of Extism's with the functions replaced by ours that are
+// not safe to call. Extism has no way to put another function under a name of its
+// own or of WASI's. Its http_request is guarded on the first URL only; for
+// fd_renumber see maxDescriptor.
 func (m *module) reroute(b []byte) ([]byte, error) {
-	if !slices.ContainsFunc(m.imports, isHTTPRequest) {
+	if !slices.ContainsFunc(m.imports, func(i importRef) bool { return i.rerouted() != "" }) {
 		return b, nil
 	}
 	out := append(make([]byte, 0, len(b)+64), b[:8]...)
@@ -41,8 +45,16 @@ func (m *module) reroute(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-func isHTTPRequest(i importRef) bool {
-	return i.kind == "function" && i.module == extismEnv && i.name == "http_request"
+// rerouted is the name of ours that an import is replaced by, empty when it is not.
+func (i importRef) rerouted() string {
+	switch {
+	case i.kind != "function":
+	case i.module == extismEnv && i.name == "http_request":
+		return httpFunction
+	case i.module == wasiModule && i.name == renumberName:
+		return renumberFunction
+	}
+	return ""
 }
 
 func rerouteImports(body []byte) ([]byte, error) {
@@ -59,8 +71,8 @@ func rerouteImports(body []byte) ([]byte, error) {
 		if s.err != nil {
 			break
 		}
-		if isHTTPRequest(p.m.imports[len(p.m.imports)-1]) {
-			out = appendName(appendName(out, extismUser), httpFunction)
+		if ours := p.m.imports[len(p.m.imports)-1].rerouted(); ours != "" {
+			out = appendName(appendName(out, extismUser), ours)
 			start = entry.at
 		}
 		out = append(out, body[start:s.at]...)

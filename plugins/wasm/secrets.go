@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -87,10 +89,26 @@ const secretsFolder = "secrets"
 type callFS struct {
 	files   memoryFS
 	secrets *callSecrets
+	opened  *atomic.Int64 // and not closed
 }
 
-// Open implements fs.FS.
+// Open implements fs.FS. As many files can be open as in granted folders: each takes
+// memory of the host's.
 func (c callFS) Open(name string) (fs.File, error) {
+	if c.opened.Add(1) > maxOpenFiles {
+		c.opened.Add(-1)
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	f, err := c.open(name)
+	if file, is := f.(interface{ whenClosed(f func()) }); is && err == nil {
+		file.whenClosed(func() { c.opened.Add(-1) })
+	} else {
+		c.opened.Add(-1)
+	}
+	return f, err
+}
+
+func (c callFS) open(name string) (fs.File, error) {
 	given := c.secrets.plugin.Effective.Secrets
 	if len(given) == 0 {
 		return c.files.Open(name)

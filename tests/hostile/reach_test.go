@@ -68,6 +68,7 @@ var fileAttacks = []attack{
 	{guest: "fill_sparse", outcome: "stops at the quota: a hole counts", capabilities: workspace, plugin: readWrite, answers: `No space|I/O error|not supported`},
 	{guest: "fill_files", outcome: "stops at the number of files", capabilities: workspace, plugin: readWrite, answers: `No space|I/O error`},
 	{guest: "open_files", outcome: "stops at the number of open files of a call", capabilities: workspace, plugin: readWrite, answers: `Too many|I/O error`},
+	{guest: "renumber", outcome: "stays what it is", capabilities: workspace, plugin: readWrite, answers: `(?i)not supported`},
 }
 
 var secretAttacks = []attack{
