@@ -129,8 +129,8 @@ func (l *loader) steady(ctx context.Context) (*draft, error) {
 	return nil, Problems{{File: strings.Join(l.files, ", "), Message: "does not come to rest: the files change all the time; write them elsewhere and move them here when they are whole"}}
 }
 
-// looks is what the files look like from outside: names, sizes, times and which file a
-// name stands for. Links are followed as far as reading does.
+// looks is what the files of the policy look like from outside: names, sizes, times and
+// which file a name stands for. Links are followed as far as reading does.
 func (l *loader) looks(ctx context.Context) uint64 {
 	h := fnv.New64a()
 	n := 0
@@ -154,15 +154,18 @@ func lookAt(ctx context.Context, w io.Writer, file string, depth int, n *int) {
 		_, _ = fmt.Fprintf(w, "%q %v\n", file, cause(err))
 		return
 	}
+	if depth > 0 && info.Mode().IsRegular() && !countsAsPolicy(file) {
+		return
+	}
 	var inode uint64
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		inode = st.Ino
 	}
-	size := info.Size()
+	size, changed := info.Size(), info.ModTime().UnixNano()
 	if info.IsDir() {
-		size = 0 // it says nothing
+		size, changed = 0, 0 // what is in it says more
 	}
-	_, _ = fmt.Fprintf(w, "%q %v %d %d %d\n", file, info.Mode(), size, info.ModTime().UnixNano(), inode)
+	_, _ = fmt.Fprintf(w, "%q %v %d %d %d\n", file, info.Mode(), size, changed, inode)
 	if !info.IsDir() {
 		return
 	}
@@ -175,6 +178,13 @@ func lookAt(ctx context.Context, w io.Writer, file string, depth int, n *int) {
 			lookAt(ctx, w, filepath.Join(file, e.Name()), depth+1, n)
 		}
 	}
+}
+
+// countsAsPolicy reports whether a file says something of the policy: it is read, or it
+// is warned of. Others may change all the time, and need not come to rest.
+func countsAsPolicy(file string) bool {
+	name := strings.ToLower(filepath.Base(file))
+	return reads(name) || strings.Contains(name, ".rego")
 }
 
 // sleep waits and reports whether ctx lasted.

@@ -124,6 +124,29 @@ func counter(t testing.TB, reg *prometheus.Registry, name, label string) float64
 	return 0
 }
 
+// A file beside the policy that is no part of it may change all the time, such as a log.
+func TestOtherFilesNeedNoRest(t *testing.T) {
+	o := options(t, `allow contains "one"`)
+	dir := o.Paths[0]
+	watched(t, o, func(t *testing.T, g *Gate) {
+		write(t, filepath.Join(dir, "policy.rego"), "package awaken.policy\n\nallow contains \"two\"\n")
+		for i := range 100 {
+			write(t, filepath.Join(dir, "decisions.jsonl"), strings.Repeat("x\n", i))
+			write(t, filepath.Join(dir, fmt.Sprintf("decisions.jsonl.%06d", i)), "x\n")
+			time.Sleep(50 * time.Millisecond)
+		}
+		if got := said(t, g); got != "two" {
+			t.Errorf("got %q, status %+v", got, g.Status())
+		}
+		// One that looks like policy is still noticed.
+		write(t, filepath.Join(dir, "more.rego.txt"), "package awaken.policy\n")
+		time.Sleep(5 * time.Second)
+		if st := g.Status(); !st.Healthy() {
+			t.Errorf("status %+v", st)
+		}
+	})
+}
+
 // Files that are still being written are not put in force, whatever they say meanwhile.
 func TestHalfWritten(t *testing.T) {
 	o := options(t, `allow contains "one"`)
