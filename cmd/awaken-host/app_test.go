@@ -106,7 +106,10 @@ func TestEmptyValuesAreRefused(t *testing.T) {
 			}
 			n++
 			value := ""
-			if f.Value.Type() == "int" {
+			switch {
+			case f.Annotations[zeroIsAll] != nil:
+				value = "-1"
+			case f.Value.Type() == "int":
 				value = "0"
 			}
 			line := append(slices.Clone(args), "--"+f.Name, value)

@@ -36,6 +36,7 @@ each decision is one line, with everything that is recorded of it but the argume
 	flags.StringVar((*string)(&f.Outcome), "outcome", "", "only this outcome: "+strings.Join(outcomeNames, ", "))
 	flags.StringVar(&f.Code, "reason", "", "only decisions with this reason code")
 	flags.IntVar(&f.Limit, "limit", 100, "the newest so many; 0: all")
+	_ = flags.SetAnnotation("limit", zeroIsAll, []string{}) // the flag is there
 	_ = cmd.RegisterFlagCompletionFunc("tool", a.completeTools)
 	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomeNames, cobra.ShellCompDirectiveNoFileComp))
 	freeText(cmd, "since", "reason", "limit")

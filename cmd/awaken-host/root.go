@@ -81,6 +81,9 @@ func (a *app) onHost(cmd *cobra.Command) *cobra.Command {
 // mayBeEmpty are the flags that say nothing about what is done.
 var mayBeEmpty = []string{"reason", "note"}
 
+// zeroIsAll marks a flag whose 0 stands for all, since its default is a number.
+const zeroIsAll = "awaken-host: 0 is all"
+
 // checkValues refuses flags that are given and say nothing, as a shell makes them
 // of a variable that is not set: what they were to guard would go on unguarded.
 func checkValues(cmd *cobra.Command) (err error) {
@@ -100,7 +103,7 @@ func checkValues(cmd *cobra.Command) (err error) {
 				err = usagef("--%s is empty: give it a value, or leave it out", f.Name)
 			}
 		}
-		if n, convErr := strconv.Atoi(f.Value.String()); f.Value.Type() == "int" && (convErr != nil || n < 1) {
+		if n, convErr := strconv.Atoi(f.Value.String()); f.Value.Type() == "int" && (convErr != nil || n < 0 || n == 0 && f.Annotations[zeroIsAll] == nil) {
 			err = usagef("--%s %s: a number from 1 is needed, or leave it out", f.Name, f.Value)
 		}
 	})
