@@ -47,6 +47,10 @@ const (
 	maxTypes     = 50_000
 	maxArity     = 1_000 // parameters, or results; what browsers allow
 	maxGlobals   = 1_000 // 13
+	maxTables    = 1_000 // 1
+	maxExports   = 100_000
+	maxSegments  = 100_000   // of elements, and of data
+	maxNames     = 2_000_000 // of functions, and of locals
 )
 
 // measure holds a module to the bounds. It reads every instruction once.

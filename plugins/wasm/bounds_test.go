@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,10 @@ func TestLoadRefusesBombs(t *testing.T) {
 		return assemble(rawSection{customSection, append(append([]byte{byte(len(name))}, name...), body...)})
 	}
 	counted := func(id byte) []byte { return assemble(rawSection{id, many}) }
+	number := func(n int) []byte { return appendUnsigned(nil, n) }
+	repeated := func(id byte, n int, entry ...byte) []byte {
+		return assemble(rawSection{id, append(number(n), bytes.Repeat(entry, n)...)})
+	}
 	for _, c := range []struct {
 		name   string
 		module []byte
@@ -51,6 +56,15 @@ func TestLoadRefusesBombs(t *testing.T) {
 		{"many functions with many blocks", emptyBlocks(15_000).module(20), []string{"it has", "pairs of blocks"}},
 		{"many functions with many locals", ifs(600, 900).module(60), []string{"it has", "locals and operands, summed over blocks"}},
 		{"many functions with loops", sequentialLoops(900, 500).module(10), []string{"it has", "locals and operands, summed over loops"}},
+
+		// An entry of a byte or two takes a hundred in the host.
+		{"elements", assemble(rawSection{elementSection, slices.Concat([]byte{1, 1, 0}, number(maxTableEntries+1), make([]byte, maxTableEntries+1))}), []string{"it has 1048577 elements in its segments, this host compiles at most 1048576"}},
+		{"element segments", repeated(elementSection, maxSegments+1, 1, 0, 0), []string{"it has 100001 element segments"}},
+		{"data segments", repeated(dataSection, maxSegments+1, 1, 0), []string{"it has 100001 data segments"}},
+		{"tables", repeated(4, maxTables+1, 0x70, 0, 0), []string{"it has 1001 tables"}},
+		{"exports", repeated(exportSection, maxExports+1, 0, 0, 0), []string{"it has 100001 exports"}},
+		{"imports", repeated(importSection, maxFunctions+1, 0, 0, 0, 0), []string{"it has 200001 imports"}},
+		{"names", custom("name", slices.Concat([]byte{1}, number(len(number(maxNames+1))+2*(maxNames+1)), number(maxNames+1), make([]byte, 2*(maxNames+1)))...), []string{"it has 2000001 names of functions and locals"}},
 
 		// The runtime makes room for what a section claims to hold.
 		{"claimed function names", custom("name", append([]byte{1, 5}, many...)...), []string{"a list of 4294967295 entries does not fit"}},

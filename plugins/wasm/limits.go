@@ -63,13 +63,13 @@ func (r *Runtime) reservation(m *module, memory uint64) uint64 {
 }
 
 // overhead is what an instance may have beside its memory: Extism's first pages, its
-// variables, and 8 bytes for each entry of a table.
+// variables, and 8 bytes for each entry of a table or of a segment for one.
 func (m *module) overhead() uint64 {
 	entries := uint64(0)
 	for _, t := range m.tables {
 		entries = min(entries+uint64(t.max), maxTableEntries)
 	}
-	return kernelPages*pageBytes + maxVarBytes + 8*entries
+	return kernelPages*pageBytes + maxVarBytes + 8*(entries+uint64(m.elements))
 }
 
 // narrows reports whether a grant takes anything away.

@@ -45,6 +45,8 @@ type module struct {
 	tables   []tableLimits
 	tableSec section // where the tables are declared
 
+	elements int // of all segments
+
 	tablesBounded bool // to less than it says
 
 	ready     bool           // it has readyExport
@@ -123,10 +125,14 @@ func newModuleParser(b []byte) (*moduleParser, error) {
 		}
 		s := &reader{b: body}
 		p.section(id, s, section{start, r.at})
+		if p.over != nil {
+			return nil, p.over
+		}
 		if s.err != nil {
 			return nil, fmt.Errorf("its section %d at byte %d is damaged: %w", id, start, s.err)
 		}
 	}
+	m.elements = p.elements
 	return p, nil
 }
 
@@ -139,27 +145,51 @@ type moduleParser struct {
 	exported    map[string]uint32
 	code        []byte // the code section
 	globals     int    // imported ones too
+	names       int    // of functions and locals
+	elements    int    // of all segments
+	over        error  // a list is longer than it may be
+}
+
+// list reads the length of a list, which is at most that. What is longer is not
+// read: an entry of a byte or two takes a hundred in the host.
+func (p *moduleParser) list(s *reader, what string, most int) uint32 {
+	n := s.count()
+	if s.err != nil {
+		return 0
+	}
+	return p.bounded(int(n), int(n), what, most)
+}
+
+// bounded is n, or none where all of it is more than most.
+func (p *moduleParser) bounded(n, all int, what string, most int) uint32 {
+	if all <= most {
+		return uint32(n)
+	}
+	if p.over == nil {
+		p.over = tooMuch("it", all, what, most)
+	}
+	return 0
 }
 
 func (p *moduleParser) section(id byte, s *reader, at section) {
 	switch id {
 	case 1:
-		for n := s.count(); n > 0 && s.err == nil; n-- {
+		for n := p.list(s, "function types", maxTypes); n > 0 && s.err == nil; n-- {
 			sig, n := s.funcType()
 			p.types, p.arities = append(p.types, sig), append(p.arities, n)
 		}
 	case 2:
 		p.importTypes = map[int]uint32{}
-		for n := s.count(); n > 0 && s.err == nil; n-- {
+		for n := p.list(s, "imports", maxFunctions); n > 0 && s.err == nil; n-- {
 			p.importEntry(s)
 		}
 	case 3:
-		for n := s.count(); n > 0 && s.err == nil; n-- {
+		for n := p.list(s, "functions", maxFunctions); n > 0 && s.err == nil; n-- {
 			p.funcTypes = append(p.funcTypes, s.u32())
 		}
 	case 4:
 		p.m.tableSec = at
-		for n := s.count(); n > 0 && s.err == nil; n-- {
+		for n := p.list(s, "tables", maxTables); n > 0 && s.err == nil; n-- {
 			s.valueType()
 			min, max, _ := s.limits()
 			p.m.tables = append(p.m.tables, tableLimits{min, max})
@@ -174,7 +204,7 @@ func (p *moduleParser) section(id byte, s *reader, at section) {
 		}
 	case exportSection:
 		p.exported = map[string]uint32{}
-		for n := s.count(); n > 0 && s.err == nil; n-- {
+		for n := p.list(s, "exports", maxExports); n > 0 && s.err == nil; n-- {
 			name, kind, idx := s.name(), s.kind(), s.u32()
 			p.m.exports[name] = kind
 			if kind == "function" {

@@ -20,25 +20,25 @@ func (p *moduleParser) passive(id byte, s *reader) {
 	switch id {
 	case customSection:
 		if s.name() == "name" {
-			names(s)
+			p.readNames(s)
 		}
 		return // whatever else is in one
 	case globalSection:
-		n := s.count()
+		n := p.list(s, "globals", maxGlobals)
 		for p.globals += int(n); n > 0 && s.err == nil; n-- {
 			s.valueType()
 			s.byte()
 			s.constant()
 		}
 	case elementSection:
-		for n := s.count(); n > 0 && s.err == nil; n-- {
-			s.element()
+		for n := p.list(s, "element segments", maxSegments); n > 0 && s.err == nil && p.over == nil; n-- {
+			p.element(s)
 		}
 	case codeSection:
 		p.code = s.b
 		return
 	case dataSection:
-		for n := s.count(); n > 0 && s.err == nil; n-- {
+		for n := p.list(s, "data segments", maxSegments); n > 0 && s.err == nil; n-- {
 			kind := s.u32()
 			if kind == 2 {
 				s.u32()
@@ -56,20 +56,20 @@ func (p *moduleParser) passive(id byte, s *reader) {
 	s.done()
 }
 
-// names walks through the section of that name, whose maps are read with it.
-func names(s *reader) {
-	for s.at < len(s.b) && s.err == nil {
+// readNames walks through the section of that name, whose maps are read with it.
+func (p *moduleParser) readNames(s *reader) {
+	for s.at < len(s.b) && s.err == nil && p.over == nil {
 		id := s.byte()
 		sub := &reader{b: s.bytes(int(s.u32()))}
 		switch id {
 		case 0:
 			sub.name()
 		case 1:
-			sub.nameMap()
+			p.nameMap(sub)
 		case 2:
-			for n := sub.count(); n > 0 && sub.err == nil; n-- {
+			for n := p.someNames(sub); n > 0 && sub.err == nil; n-- {
 				sub.u32()
-				sub.nameMap()
+				p.nameMap(sub)
 			}
 		default:
 			continue
@@ -81,15 +81,22 @@ func names(s *reader) {
 	}
 }
 
-func (r *reader) nameMap() {
-	for n := r.count(); n > 0 && r.err == nil; n-- {
+// someNames reads the length of one of the lists of names.
+func (p *moduleParser) someNames(r *reader) uint32 {
+	n := int(r.count())
+	p.names += n
+	return p.bounded(n, p.names, "names of functions and locals", maxNames)
+}
+
+func (p *moduleParser) nameMap(r *reader) {
+	for n := p.someNames(r); n > 0 && r.err == nil; n-- {
 		r.u32()
 		r.name()
 	}
 }
 
 // element reads one element segment (core specification, section 5.5.12).
-func (r *reader) element() {
+func (p *moduleParser) element(r *reader) {
 	kind := r.u32()
 	if kind > 7 {
 		r.fail("unknown kind of element segment %d", kind)
@@ -103,7 +110,9 @@ func (r *reader) element() {
 	if kind&3 != 0 {
 		r.byte() // what the elements are
 	}
-	for n := r.count(); n > 0 && r.err == nil; n-- {
+	n := int(r.count())
+	p.elements += n
+	for n := p.bounded(n, p.elements, "elements in its segments", maxTableEntries); n > 0 && r.err == nil; n-- {
 		if kind&4 == 0 {
 			r.u32()
 		} else {
