@@ -83,12 +83,18 @@ func (j *jail) refuse(p, reason string) {
 	j.set.note(path.Join(j.guest, p), reason)
 }
 
-// guestStat is info as a guest may see it.
-func guestStat(info fs.FileInfo) sys.Stat_t {
+// guestStat is info as a guest may see it. Times of files are a clock for whoever
+// writes them, and no finer than the guest's.
+func (m *mount) guestStat(info fs.FileInfo) sys.Stat_t {
 	st := sys.NewStat_t(info)
 	st.Ino = guestInode(st.Dev, st.Ino)
 	st.Dev = 1
 	st.Mode &= fs.ModeType | fs.ModePerm
+	if m.coarse {
+		for _, t := range []*int64{&st.Atim, &st.Mtim, &st.Ctim} {
+			*t -= *t % int64(coarseStep)
+		}
+	}
 	return st
 }
 
@@ -118,7 +124,7 @@ func (j *jail) stat(name string, follow bool) (sys.Stat_t, experimentalsys.Errno
 	if asFolder && !info.IsDir() {
 		return sys.Stat_t{}, experimentalsys.ENOTDIR
 	}
-	return guestStat(info), 0
+	return j.guestStat(info), 0
 }
 
 // Readlink implements experimentalsys.FS. Links that were there before may be read

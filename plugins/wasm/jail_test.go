@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	experimentalsys "github.com/tetratelabs/wazero/experimental/sys"
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -360,5 +363,71 @@ func TestFilesIdentity(t *testing.T) {
 	id, _, _ := identify(info)
 	if strings.Contains(got[0], fmt.Sprint(id.ino)) || strings.Contains(got[0], fmt.Sprint(id.dev)+" ") && id.dev != 1 {
 		t.Errorf("the guest sees the host's numbers: %s", got[0])
+	}
+}
+
+// What is listed of a folder stays in the host's memory until it is closed, so that
+// not every open folder can be a large one.
+func TestListingsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a"), "x")
+	j := newJail(t, &Runtime{}, mount{guest: "/w", host: dir})
+	open := func() *jailFile {
+		f, errno := j.OpenFile(".", experimentalsys.O_RDONLY, 0)
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		return f.(*jailFile)
+	}
+	list := func(f *jailFile, want experimentalsys.Errno) {
+		t.Helper()
+		if entries, errno := f.Readdir(10); errno != want || errno == 0 && len(entries) != 1 {
+			t.Errorf("%d entries, %v, want %v", len(entries), errno, want)
+		}
+	}
+	large, other := open(), open()
+	list(large, 0)
+	if large.listed != 1 || j.set.listed != 1 {
+		t.Errorf("%d and %d are counted", large.listed, j.set.listed)
+	}
+	j.set.list(large, maxListed) // as many more
+	list(other, experimentalsys.EIO)
+	if s := j.set.refusals(); !strings.Contains(s, "too many entries") {
+		t.Errorf("it is said that %q", s)
+	}
+	if _, errno := large.Seek(0, io.SeekStart); errno != 0 {
+		t.Fatal(errno)
+	}
+	list(other, 0)
+	j.set.list(large, maxListed+2)
+	large.Close()
+	other.Close()
+	list(open(), 0)
+}
+
+// With a coarse clock the times of files are no finer one.
+func TestTimesOfFilesAreCoarse(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a"), "x")
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
+	must(t, os.Chtimes(filepath.Join(dir, "a"), at, at))
+	for coarse, want := range map[bool]int64{false: at.UnixNano(), true: at.Truncate(coarseStep).UnixNano()} {
+		p := newPlugin(nil, plugins.ABIExtism)
+		grantPaths(p, map[string]plugins.PathGrant{"/w": {Host: dir, Mode: "ro"}})
+		if coarse {
+			p.Clock = plugins.ClockCoarse
+		}
+		j := newJail(t, &Runtime{}, mountsOf(p, nil)[0])
+		st, errno := j.Stat("a")
+		if errno != 0 || st.Mtim != want || st.Atim%int64(coarseStep) != want%int64(coarseStep) {
+			t.Errorf("%v, modified at %d, want %d", errno, st.Mtim, want)
+		}
+		f, errno := j.OpenFile("a", experimentalsys.O_RDONLY, 0)
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		if st, errno = f.Stat(); errno != 0 || st.Mtim != want {
+			t.Errorf("%v, the open file was modified at %d, want %d", errno, st.Mtim, want)
+		}
 	}
 }

@@ -29,6 +29,7 @@ type jailFile struct {
 	folder   bool
 	writable bool
 	off      int64 // of the next Read or Write
+	listed   int   // entries since the beginning; guarded by the set's mu
 	id       fileID
 	node     *node // nil for a folder
 
@@ -67,7 +68,7 @@ func (f *jailFile) Stat() (sys.Stat_t, experimentalsys.Errno) {
 	if errno != 0 {
 		return sys.Stat_t{}, errno
 	}
-	return guestStat(info), 0
+	return f.jail.guestStat(info), 0
 }
 
 // SetAppend implements experimentalsys.File. The kernel wants another descriptor
@@ -149,6 +150,7 @@ func (f *jailFile) Seek(to offset, whence int) (int64, experimentalsys.Errno) {
 			return 0, experimentalsys.EINVAL
 		}
 		_, err := f.file.Seek(0, io.SeekStart)
+		f.jail.set.unlist(f)
 		return 0, f.errno(err)
 	}
 	base := int64(0)
@@ -177,6 +179,10 @@ func (f *jailFile) Readdir(n int) ([]experimentalsys.Dirent, experimentalsys.Err
 	if !f.folder {
 		return nil, experimentalsys.EBADF
 	}
+	if !f.jail.set.mayList(f) {
+		f.jail.refuse(f.path, "too many entries of folders are being listed at once")
+		return nil, experimentalsys.EIO
+	}
 	ask := n
 	if n <= 0 || n > maxListing {
 		ask = maxListing + 1
@@ -189,9 +195,10 @@ func (f *jailFile) Readdir(n int) ([]experimentalsys.Dirent, experimentalsys.Err
 		f.jail.refuse(f.path, "the folder has too many entries to be listed at once")
 		return nil, experimentalsys.EINVAL
 	}
+	f.jail.set.list(f, len(entries))
 	list := make([]experimentalsys.Dirent, 0, len(entries))
 	for _, e := range entries {
-		list = append(list, experimentalsys.Dirent{Name: e.Name(), Ino: guestStat(e).Ino, Type: e.Mode().Type()})
+		list = append(list, experimentalsys.Dirent{Name: e.Name(), Ino: f.jail.guestStat(e).Ino, Type: e.Mode().Type()})
 	}
 	return list, 0
 }

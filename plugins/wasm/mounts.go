@@ -25,11 +25,17 @@ const (
 	maxOpenFilesAll = 2048
 )
 
+// maxListed is how many entries the folders of an instance may have listed that are
+// open, beside the one that is being listed: wazero keeps what was listed, each entry
+// in 50 bytes and its name, until the folder is closed or listed anew.
+const maxListed = 1 << 18
+
 // mount is a host folder that an instance sees at a guest path.
 type mount struct {
 	guest    string
 	host     string
 	write    bool
+	coarse   bool  // times of files are
 	maxBytes int64 // what the folder may hold; 0: not bounded
 	maxFiles int64 // files and folders below it; 0: not bounded
 }
@@ -57,7 +63,7 @@ func mountsOf(p *plugins.Plugin, grant *batch.Grant) []mount {
 			continue
 		}
 		list = append(list, mount{
-			guest: guest, host: give.Host, write: mode == "rw",
+			guest: guest, host: give.Host, write: mode == "rw", coarse: p.Clock == plugins.ClockCoarse,
 			maxBytes: int64(give.MaxMiB) << 20, maxFiles: int64(give.MaxFiles),
 		})
 	}
@@ -117,11 +123,12 @@ type mountSet struct {
 	room   *atomic.Int64 // open files of the whole Runtime
 	notify func(guestPath, reason string)
 
-	mu    sync.Mutex
-	ctx   context.Context        // of the current call
-	notes []string               // what was refused during it
-	count int                    // open files, and those that are being opened
-	files map[*jailFile]struct{} // the open ones; nil once the set is closed
+	mu     sync.Mutex
+	ctx    context.Context        // of the current call
+	notes  []string               // what was refused during it
+	count  int                    // open files, and those that are being opened
+	listed int                    // entries of those that are folders
+	files  map[*jailFile]struct{} // the open ones; nil once the set is closed
 }
 
 // openMounts opens the folders of list. The set is closed by the caller.
@@ -230,8 +237,35 @@ func (s *mountSet) drop(f *jailFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.files, f)
+	s.listed -= f.listed
+	f.listed = 0
 	s.count--
 	s.room.Add(-1)
+}
+
+// list counts n more entries that were listed of f.
+func (s *mountSet) list(f *jailFile, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files != nil {
+		f.listed += n
+		s.listed += n
+	}
+}
+
+// unlist forgets what was listed of f.
+func (s *mountSet) unlist(f *jailFile) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed -= f.listed
+	f.listed = 0
+}
+
+// mayList reports whether f may be listed further.
+func (s *mountSet) mayList(f *jailFile) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listed-f.listed <= maxListed
 }
 
 // close closes the folders and whatever of them is still open. Calling it again
