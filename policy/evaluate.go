@@ -131,7 +131,7 @@ type EvaluateOptions struct {
 // Evaluation is an answer with how it came about.
 type Evaluation struct {
 	Answer   *Answer       `json:"decision"`
-	Rules    []FiredRule   `json:"rules"`      // of the operator's, in the order of precedence
+	Rules    []FiredRule   `json:"rules"`      // of the operator's, in the order of precedence; none after a timeout that is not observed
 	Elapsed  time.Duration `json:"elapsed_ns"` // of the decision alone
 	Printed  []string      `json:"printed,omitempty"`
 	Trace    []string      `json:"trace,omitempty"`
@@ -160,6 +160,11 @@ func (c *Candidate) Evaluate(ctx context.Context, q *Question, o EvaluateOptions
 		return nil, err
 	}
 	e := &Evaluation{Answer: a, Elapsed: time.Since(began)}
+	if a.Reasons[0].Code == ReasonTimeout && o.Explain == "" && !o.Coverage {
+		// To look on for longer takes what an endless policy takes: minutes and gigabytes.
+		e.Rules = []FiredRule{}
+		return e, nil
+	}
 	printed := &prints{}
 	more := []rego.EvalOption{rego.EvalPrintHook(printed)}
 	var events *topdown.BufferTracer

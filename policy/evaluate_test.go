@@ -152,9 +152,17 @@ func TestEvaluateDeadline(t *testing.T) {
 	if a, err := c.Decide(context.Background(), q); err != nil || a.Reasons[0].Code != ReasonTimeout {
 		t.Errorf("%+v, %v", a, err)
 	}
+	// Nobody asked for more than the answer, and it is there as soon as it is known.
+	began := time.Now()
+	if e, err := c.Evaluate(context.Background(), q, EvaluateOptions{}); err != nil || e.Answer.Reasons[0].Code != ReasonTimeout || len(e.Rules) > 0 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if d := time.Since(began); d > 10*time.Second {
+		t.Errorf("it took %v", d)
+	}
 	ctx, stop := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer stop()
-	if e, err := c.Evaluate(ctx, q, EvaluateOptions{}); err == nil {
+	if e, err := c.Evaluate(ctx, q, EvaluateOptions{Explain: ExplainFails}); err == nil {
 		t.Errorf("%+v", e)
 	}
 }
