@@ -56,25 +56,31 @@ func evaluateFully(c *ast.Compiler, indexed *textParts) *ast.Compiler {
 	mark := func(c *ast.Compiler) *ast.Error {
 		exceptions := indexed != nil && !replacesInput(c)
 		for _, m := range c.Modules {
-			ast.WalkBodies(m, func(b ast.Body) bool {
-				for _, e := range b {
-					op := e.Operator()
-					if op == nil || len(e.With) > 0 {
-						continue
-					}
-					known, is := unindexable[op.String()]
-					if !is {
-						continue
-					}
-					if exceptions && known {
-						if r := textOperand(b, e); r != nil {
-							indexed.add(r)
-							continue
-						}
-					}
-					e.With = []*ast.With{{Target: ast.NewTerm(ast.InputRootRef), Value: ast.NullTerm()}}
-					marked = append(marked, e)
+			// Rules are indexed by what stands in their bodies, at the top.
+			rules := map[*ast.Expr]*ast.Rule{}
+			ast.WalkRules(m, func(r *ast.Rule) bool {
+				for _, e := range r.Body {
+					rules[e] = r
 				}
+				return false
+			})
+			ast.WalkExprs(m, func(e *ast.Expr) bool {
+				op := e.Operator()
+				if op == nil || len(e.With) > 0 {
+					return false
+				}
+				known, is := unindexable[op.String()]
+				if !is {
+					return false
+				}
+				if r := rules[e]; exceptions && known && r != nil {
+					if part := textOperand(r, e); part != nil {
+						indexed.add(part)
+						return false
+					}
+				}
+				e.With = []*ast.With{{Target: ast.NewTerm(ast.InputRootRef), Value: ast.NullTerm()}}
+				marked = append(marked, e)
 				return false
 			})
 		}
@@ -113,8 +119,8 @@ func replacesInput(c *ast.Compiler) bool {
 }
 
 // textOperand returns the part of the input that the first operand of e is, when that
-// can be told from the body and the second is constant text; else nil.
-func textOperand(b ast.Body, e *ast.Expr) ast.Ref {
+// can be told from the rule's body and the second is constant text; else nil.
+func textOperand(rule *ast.Rule, e *ast.Expr) ast.Ref {
 	if e.Negated || len(e.Operands()) != 2 || !constantText(e.Operand(1)) {
 		return nil
 	}
@@ -122,9 +128,13 @@ func textOperand(b ast.Body, e *ast.Expr) ast.Ref {
 	case ast.Ref:
 		return inputPart(v)
 	case ast.Var:
-		// The compiler gives what is not simple a name of its own, once.
+		// The compiler gives what is not simple a name of its own, once. An argument
+		// is what the caller says.
+		if slices.ContainsFunc(rule.Head.Args, func(arg *ast.Term) bool { return mentions(arg, v) }) {
+			return nil
+		}
 		var part ast.Ref
-		for _, other := range b {
+		for _, other := range rule.Body {
 			if other == e || !mentions(other, v) {
 				continue
 			}
@@ -151,10 +161,10 @@ func unindexableExpr(e *ast.Expr) bool {
 	return is
 }
 
-func mentions(e *ast.Expr, v ast.Var) bool {
+func mentions(x any, v ast.Var) bool {
 	found := false
-	ast.WalkVars(e, func(x ast.Var) bool {
-		found = found || x.Equal(v)
+	ast.WalkVars(x, func(other ast.Var) bool {
+		found = found || other.Equal(v)
 		return found
 	})
 	return found

@@ -29,6 +29,7 @@ func TestIndexHidesNoFailure(t *testing.T) {
 		`startswith("/etc/passwd", input.call.arguments.path)`,
 		`under("/etc")`,
 		`beneath(input.call.arguments.path)`,
+		`same(input.call.arguments.other)`,
 		`every p in [input.call.arguments.path] { startswith(p, "/etc") }`,
 		`count([1 | startswith(input.call.arguments.path, "/etc")]) > 0`,
 		`startswith(input.call.arguments.path, "/etc") with input.call.arguments.path as input.call.arguments.other`,
@@ -38,6 +39,7 @@ allow contains "not bad" if not bad
 bad if { `+body+` }
 under(prefix) if startswith(input.call.arguments.path, prefix)
 beneath(path) if startswith(path, "/etc")
+same(path) if { startswith(path, "/etc"); path = input.call.arguments.path }
 `)
 		g := open(t, o)
 		s := g.current.Load()
@@ -84,6 +86,9 @@ func TestWhatIsIndexed(t *testing.T) {
 		{`bad if { key := "path"; startswith(input.call.arguments[key], "/etc") }`, nil},
 		{"bad if startswith(input.call.arguments.path, \"/etc\")\nother if bad with input as {}", nil},
 		{`f(x) if startswith(x, "/etc")`, nil},
+		{`f(x) if { startswith(x, "/etc"); x = input.call.arguments.path }`, nil},
+		{`bad if count([1 | p := input.call.arguments.path; startswith(p, "/etc")]) > 0`, nil},
+		{"bad if { input.run.step == 2 } else if { endswith(input.run.id, \"x\") }", []string{"input.run.id"}},
 	} {
 		g := open(t, options(t, "package awaken.policy\nallow contains \"x\" if input.run.step == 1\n"+c.rules+"\n"))
 		var got []string
