@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -54,6 +55,9 @@ func (j *journal) open() error {
 	if err := os.MkdirAll(filepath.Dir(j.o.Path), 0o700); err != nil {
 		return err
 	}
+	if err := onlyDecisions(j.o.Path); err != nil {
+		return err
+	}
 	l, err := openLines(j.o.Path)
 	if err != nil {
 		return err
@@ -64,6 +68,34 @@ func (j *journal) open() error {
 	j.l, j.since = l, firstTime(l.f, j.now())
 	if j.o.Sync {
 		return syncFolder(filepath.Dir(j.o.Path))
+	}
+	return nil
+}
+
+// lineBegins is how every line begins.
+const lineBegins = `{"decision_id":"`
+
+// onlyDecisions refuses a file that begins in another way, which is somebody else's: its
+// end could be cut off as a line that a crash left.
+func onlyDecisions(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err // what it is, is said when it is opened
+	}
+	head := make([]byte, len(lineBegins))
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if !strings.HasPrefix(lineBegins, string(head[:n])) {
+		return fmt.Errorf("%s: holds something else than decisions; name another file, or move this one away", path)
 	}
 	return nil
 }
@@ -250,7 +282,7 @@ func collectIDs(path string, ids map[string]bool) error {
 // lineID reads the id at the beginning of a line. Ids are made of characters that
 // JSON does not escape.
 func lineID(line []byte) (string, bool) {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"decision_id":"`))
+	rest, ok := bytes.CutPrefix(line, []byte(lineBegins))
 	if !ok {
 		return "", false
 	}

@@ -57,6 +57,49 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(out, " ")
 }
 
+// A file of somebody else, named by mistake, is left as it is.
+func TestFilesOfOthers(t *testing.T) {
+	whole := string(testLine(1, 100))
+	for name, c := range map[string]struct {
+		text string
+		ours bool
+	}{
+		"empty":                      {"", true},
+		"decisions":                  {whole, true},
+		"a line cut short":           {whole + whole[:50], true},
+		"the first line cut short":   {whole[:50], true},
+		"cut short at its beginning": {whole[:5], true},
+		"text":                       {"precious\nlast line", false},
+		"a policy":                   {"package awaken.policy\n", false},
+		"other JSON":                 {`{"calls":[]}`, false},
+		"another log":                {`{"time":"x"}` + "\n" + whole, false},
+		"bytes":                      {"\x00\x00", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "d.jsonl")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, err := openJournal(File{Path: path}, func() time.Time { return at }, slog.New(slog.DiscardHandler))
+			if c.ours {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := j.close(); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), "d.jsonl: holds something else than decisions") {
+				t.Errorf("got %v", err)
+			}
+			if raw, err := os.ReadFile(path); string(raw) != c.text || err != nil {
+				t.Errorf("it is now %q, %v", raw, err)
+			}
+		})
+	}
+}
+
 func TestRotationBySize(t *testing.T) {
 	dir := t.TempDir()
 	j := testJournal(t, File{Path: filepath.Join(dir, "d"), MaxBytes: 250, Keep: 2}, nil)
