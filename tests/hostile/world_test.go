@@ -104,6 +104,8 @@ func newWorld(t *testing.T, tier string, a attack) *world {
 	neighbour := w.plugin("neighbour", "neighbour", tier, "30s", `secrets = ["NEIGHBOUR_TOKEN"]`, count)
 	w.write("host.toml", fmt.Sprintf(`version = 1
 data_dir = "data"
+[policy]
+deadline = "10s" # a busy machine is no attack
 [[plugin]]
 path = "plugins/attack"
 sha256 = "%s"
