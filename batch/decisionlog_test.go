@@ -92,26 +92,34 @@ func TestEveryCallLeavesOneRecord(t *testing.T) {
 		gate func(*batch.Query) (*batch.Decision, error)
 		want string
 	}{
-		"allowed":           {"once", decide(*allow()), "allow"},
-		"blocked":           {"once", decide(batch.Decision{Outcome: batch.OutcomeBlock, Reasons: reason("no_rule")}), "block no_rule"},
-		"timed out":         {"once", decide(batch.Decision{Outcome: batch.OutcomeBlock, Reasons: reason("timeout")}), "block timeout"},
-		"answered":          {"once", decide(batch.Decision{Outcome: batch.OutcomeSetResult, Result: &batch.Result{Content: text("x")}}), "set_result"},
-		"unknown tool":      {"missing", decide(*allow()), "block unknown_tool"},
-		"invalid arguments": {"bad x", decide(*allow()), "block invalid_arguments"},
-		"large arguments":   {"once " + strings.Repeat("x", 1001), decide(*allow()), "block invalid_arguments"},
-		"changed tool":      {"changing", decide(*allow()), "block tool_changed"},
-		"gate failed":       {"once", func(*batch.Query) (*batch.Decision, error) { return nil, errDisk }, "block gate_failed"},
-		"gate panicked":     {"once", func(*batch.Query) (*batch.Decision, error) { panic("x") }, "block gate_failed"},
-		"odd decision":      {"once", decide(batch.Decision{Outcome: "perhaps"}), "block odd_shape"},
-		"no decision":       {"once", func(*batch.Query) (*batch.Decision, error) { return nil, nil }, "block gate_failed"},
-		"confirmation":      {"once", confirm(batch.Confirmation{}), "require_confirmation"},
-		"schedule":          {"once", decide(batch.Decision{Outcome: batch.OutcomeSchedule, At: newWorld(t).clock.Add(1e9)}), "schedule"},
+		"allowed":            {"once", decide(*allow()), "allow"},
+		"blocked":            {"once", decide(batch.Decision{Outcome: batch.OutcomeBlock, Reasons: reason("no_rule")}), "block no_rule"},
+		"timed out":          {"once", decide(batch.Decision{Outcome: batch.OutcomeBlock, Reasons: reason("timeout")}), "block timeout"},
+		"the tool times out": {"slow", decide(*allow()), "allow"},
+		"the tool breaks":    {"broken", decide(*allow()), "allow"},
+		"answered":           {"once", decide(batch.Decision{Outcome: batch.OutcomeSetResult, Result: &batch.Result{Content: text("x")}}), "set_result"},
+		"unknown tool":       {"missing", decide(*allow()), "block unknown_tool"},
+		"invalid arguments":  {"bad x", decide(*allow()), "block invalid_arguments"},
+		"large arguments":    {"once " + strings.Repeat("x", 1001), decide(*allow()), "block invalid_arguments"},
+		"changed tool":       {"changing", decide(*allow()), "block tool_changed"},
+		"gate failed":        {"once", func(*batch.Query) (*batch.Decision, error) { return nil, errDisk }, "block gate_failed"},
+		"gate panicked":      {"once", func(*batch.Query) (*batch.Decision, error) { panic("x") }, "block gate_failed"},
+		"odd decision":       {"once", decide(batch.Decision{Outcome: "perhaps"}), "block odd_shape"},
+		"no decision":        {"once", func(*batch.Query) (*batch.Decision, error) { return nil, nil }, "block gate_failed"},
+		"confirmation":       {"once", confirm(batch.Confirmation{}), "require_confirmation"},
+		"schedule":           {"once", decide(batch.Decision{Outcome: batch.OutcomeSchedule, At: newWorld(t).clock.Add(1e9)}), "schedule"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			l := newFakeLog(w)
 			w.gate = c.gate
 			w.tool("bad", batch.NonRecoverable, batch.NeverReplay).badArgs = "x"
+			w.tool("slow", batch.NonRecoverable, batch.NeverReplay).invoke = func(context.Context, *batch.Call) (*batch.Output, error) {
+				return nil, context.DeadlineExceeded
+			}
+			w.tool("broken", batch.NonRecoverable, batch.NeverReplay).invoke = func(context.Context, *batch.Call) (*batch.Output, error) {
+				panic("x")
+			}
 			changing := w.tool("changing", batch.NonRecoverable, batch.NeverReplay)
 			e := w.engine()
 			if c.call == "changing" { // between the request and the decision of the second call
