@@ -128,7 +128,7 @@ func (p *moduleParser) functions(f func(int, shape) error) error {
 	return nil
 }
 
-func tooMuch(who string, have int, what string, most int) error {
+func tooMuch[N int | uint64](who string, have N, what string, most int) error {
 	return fmt.Errorf("%s has %d %s, this host compiles at most %d: it would take too long or too much memory; split it up", who, have, what, most)
 }
 

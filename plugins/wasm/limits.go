@@ -69,7 +69,7 @@ func (m *module) overhead() uint64 {
 	for _, t := range m.tables {
 		entries = min(entries+uint64(t.max), maxTableEntries)
 	}
-	return kernelPages*pageBytes + maxVarBytes + 8*(entries+uint64(m.elements))
+	return kernelPages*pageBytes + maxVarBytes + 8*(entries+m.elements)
 }
 
 // narrows reports whether a grant takes anything away.

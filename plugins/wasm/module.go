@@ -45,7 +45,7 @@ type module struct {
 	tables   []tableLimits
 	tableSec section // where the tables are declared
 
-	elements int // of all segments
+	elements uint64 // of all segments
 
 	tablesBounded bool // to less than it says
 
@@ -145,8 +145,8 @@ type moduleParser struct {
 	exported    map[string]uint32
 	code        []byte // the code section
 	globals     int    // imported ones too
-	names       int    // of functions and locals
-	elements    int    // of all segments
+	names       uint64 // of functions and locals
+	elements    uint64 // of all segments
 	over        error  // a list is longer than it may be
 }
 
@@ -157,13 +157,13 @@ func (p *moduleParser) list(s *reader, what string, most int) uint32 {
 	if s.err != nil {
 		return 0
 	}
-	return p.bounded(int(n), int(n), what, most)
+	return p.bounded(n, uint64(n), what, most)
 }
 
 // bounded is n, or none where all of it is more than most.
-func (p *moduleParser) bounded(n, all int, what string, most int) uint32 {
-	if all <= most {
-		return uint32(n)
+func (p *moduleParser) bounded(n uint32, all uint64, what string, most int) uint32 {
+	if all <= uint64(max(most, 0)) {
+		return n
 	}
 	if p.over == nil {
 		p.over = tooMuch("it", all, what, most)

@@ -54,7 +54,7 @@ func instantiateWASI(ctx context.Context, rt wazero.Runtime) error {
 	b := rt.NewHostModuleBuilder(wasiModule)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(b)
 	b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, m api.Module, stack []uint64) {
-		if uint32(stack[1]) >= maxDescriptor {
+		if api.DecodeU32(stack[1]) >= maxDescriptor {
 			stack[0] = wasiBadDescriptor
 			return
 		}

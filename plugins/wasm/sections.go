@@ -83,8 +83,8 @@ func (p *moduleParser) readNames(s *reader) {
 
 // someNames reads the length of one of the lists of names.
 func (p *moduleParser) someNames(r *reader) uint32 {
-	n := int(r.count())
-	p.names += n
+	n := r.count()
+	p.names += uint64(n)
 	return p.bounded(n, p.names, "names of functions and locals", maxNames)
 }
 
@@ -110,8 +110,8 @@ func (p *moduleParser) element(r *reader) {
 	if kind&3 != 0 {
 		r.byte() // what the elements are
 	}
-	n := int(r.count())
-	p.elements += n
+	n := r.count()
+	p.elements += uint64(n)
 	for n := p.bounded(n, p.elements, "elements in its segments", maxTableEntries); n > 0 && r.err == nil; n-- {
 		if kind&4 == 0 {
 			r.u32()
