@@ -296,8 +296,20 @@ func (g *Gate) failed(q *batch.Query, err error) *batch.Decision {
 	// log, not for the model.
 	d.Reasons[0].Detail = clip(err.Error(), maxMessageBytes)
 	g.o.Logger.Warn("policy blocked a call because it failed",
-		"operation", string(q.Call.Operation()), "tool", string(q.Call.Tool), "code", d.Reasons[0].Code, "error", err)
+		"operation", string(q.Call.Operation()), "tool", string(q.Call.Tool), "code", d.Reasons[0].Code, "error", g.loggable(err))
 	return d
+}
+
+// loggable is what the host's own log may hold of a failure, which can quote arguments.
+// Where a policy masks the decision log, that is the kind and the place alone.
+func (g *Gate) loggable(err error) string {
+	var eval *topdown.Error
+	if s := g.current.Load(); s == nil || s.mask == nil {
+		return err.Error()
+	} else if errors.As(err, &eval) && eval.Location != nil {
+		return fmt.Sprintf("%s:%d: %s; what it says is in the ledger, since a mask is in force", eval.Location.File, eval.Location.Row, eval.Code)
+	}
+	return "what it says is in the ledger, since a mask is in force"
 }
 
 // printer sends print() of policies to the log: standard output belongs to results.

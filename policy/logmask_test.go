@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,29 @@ func TestLogMaskIsChecked(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.fails)
 			}
 		})
+	}
+}
+
+// The host's own log is read by more people than the ledger.
+func TestHostLogQuotesNothingThatIsMasked(t *testing.T) {
+	const fails = "package awaken.policy\n\nallow contains \"x\" if to_number(input.call.arguments.password) > 1\n"
+	const mask = "package system.log\n\nmask contains \"/input/call/arguments/password\"\n"
+	for _, c := range []struct {
+		policy string
+		masked bool
+	}{{fails, false}, {fails, true}} {
+		var l logs
+		o := options(t, c.policy)
+		if c.masked {
+			write(t, filepath.Join(o.Paths[0], "mask.rego"), mask)
+		}
+		o.Logger = l.logger()
+		d := decide(t, open(t, o), query("read", `{"password":"hunter2"}`))
+		if d.Reasons[0].Code != ReasonEvalError || !strings.Contains(d.Reasons[0].Detail, "hunter2") {
+			t.Fatalf("%+v", d.Reasons)
+		}
+		if strings.Contains(l.String(), "hunter2") == c.masked || !strings.Contains(l.String(), "policy.rego:3") {
+			t.Errorf("masked %t:\n%s", c.masked, l.String())
+		}
 	}
 }
