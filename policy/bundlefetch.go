@@ -65,10 +65,10 @@ func newClient(o *BundleOptions) (*http.Client, error) {
 			return errors.New("the server redirects more than three times")
 		case first.Scheme == "https" && r.URL.Scheme != "https":
 			return errors.New("the server redirects from https to http")
-		case r.URL.Scheme != "https" && r.URL.Host != first.Host:
-			return fmt.Errorf("the server redirects to %s over http, where everybody on the way could change it", r.URL.Host)
 		case withToken && r.URL.Host != first.Host:
 			return fmt.Errorf("the server redirects to %s, which must not see the token", r.URL.Host)
+		case r.URL.Scheme != "https" && r.URL.Host != first.Host:
+			return fmt.Errorf("the server redirects to %s over http, where everybody on the way could change it", r.URL.Host)
 		}
 		return nil
 	}}, nil

@@ -169,7 +169,9 @@ func TestServersThatFail(t *testing.T) {
 		}, "the archive is larger than 1 MiB"},
 		"no bundle": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "it is not compressed with gzip"},
 		"loop":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }, "redirects more than three times"},
-		"elsewhere": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound) }, "redirects to 192.0.2.1 over http"},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+		}, "redirects to 192.0.2.1 over http"},
 		"does not compile": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(archive(t, map[string]string{"p.rego": "package awaken.policy\n\nalow contains 1\n"}))
 		}, "bundle:acme/p.rego:3:1: rule alow is used by nothing"},
