@@ -95,18 +95,8 @@ func TestExistingPlugins(t *testing.T) {
 			if i.Refused != nil {
 				t.Fatal(i.Refused)
 			}
-			text := i.Manifest
-			if c.bytes {
-				text = strings.ReplaceAll(text, `output = "text"`, `output = "base64"`)
-			}
-			m, err := plugins.ParseManifest("plugin.toml", []byte(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := newPlugin(module, m.Module.ABI, m.Tools...)
-			p.Config = c.config
-			p.Effective = plugins.Capabilities{MemoryMiB: 64, Timeout: 2 * time.Minute}
-			g := newRig(t, r, p)
+			g := newRig(t, r, wrapped(t, module, i, c.bytes))
+			g.p.Config = c.config
 			call := g.newCall(c.tool, `{"input":"`+strings.ReplaceAll(c.input, `"`, `\"`)+`"}`)
 			out, err := g.exec.Invoke(context.Background(), call)
 			if err != nil {
@@ -119,6 +109,64 @@ func TestExistingPlugins(t *testing.T) {
 				good(t, out, c.good)
 			}
 		})
+	}
+}
+
+// wrapped is a plugin as the manifest has it that Inspect wrote.
+func wrapped(t *testing.T, module []byte, i *Inspection, bytes bool) *plugins.Plugin {
+	t.Helper()
+	text := i.Manifest
+	if bytes {
+		text = strings.ReplaceAll(text, `output = "text"`, `output = "base64"`)
+	}
+	m, err := plugins.ParseManifest("plugin.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPlugin(module, m.Module.ABI, m.Tools...)
+	p.Effective = plugins.Capabilities{MemoryMiB: 64, Timeout: 2 * time.Minute}
+	return p
+}
+
+// TestExistingPluginsWithGrants gives those that need a folder or a host what they need.
+func TestExistingPluginsWithGrants(t *testing.T) {
+	w := newWebsite(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "test.txt"), []byte("hello world!"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRuntime(t, Options{})
+	for _, c := range []struct{ name, tool, args, mode, good, bad string }{
+		{name: "fs", tool: "run_test", args: `{"input":""}`, mode: "rw", good: "hello world!"},
+		{name: "fs_std", tool: "run_test", args: `{"input":""}`, mode: "rw", good: "hello world!"},
+		{name: "read_write", tool: "try_read", args: `{"input":""}`, mode: "ro", good: "hello world!"},
+		{name: "read_write", tool: "try_write", args: `{"input":"no"}`, mode: "ro", bad: "Failed to write file"},
+		{name: "read_write", tool: "try_write", args: `{"input":"hello again"}`, mode: "rw", good: ""},
+		{name: "read_write", tool: "try_read", args: `{"input":""}`, mode: "ro", good: "hello again"},
+		{name: "http_headers", tool: "http_get", args: `{"input":"{\"url\":\"` + w.url + `/echo\"}"}`, good: `{"x-seen":`},
+	} {
+		module, err := os.ReadFile(filepath.Join(existing(t), c.name+".wasm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := Inspect(c.name+".wasm", module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := wrapped(t, module, i, false)
+		p.Config = map[string]string{"path": "/mnt/test.txt"}
+		if c.mode != "" {
+			grantPaths(p, map[string]plugins.PathGrant{"/mnt": {Host: dir, Mode: c.mode}})
+		} else {
+			reaching(p, w.by)
+		}
+		out := newRig(t, r, p).call(c.tool, c.args)
+		switch {
+		case c.bad != "":
+			bad(t, out, c.bad)
+		case out.IsError || !strings.Contains(out.Text(), c.good):
+			t.Errorf("%s %s: %s (error %t), want %s", c.name, c.tool, clip(out.Text()), out.IsError, c.good)
+		}
 	}
 }
 
