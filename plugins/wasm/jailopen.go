@@ -141,6 +141,11 @@ func (o *opening) accept(info fs.FileInfo) experimentalsys.Errno {
 	case info.IsDir():
 		return 0
 	}
+	return o.acceptOneName(info)
+}
+
+// acceptOneName wants a file with one name.
+func (o *opening) acceptOneName(info fs.FileInfo) experimentalsys.Errno {
 	_, links, ok := identify(info)
 	switch {
 	case !ok:
@@ -152,6 +157,20 @@ func (o *opening) accept(info fs.FileInfo) experimentalsys.Errno {
 		return experimentalsys.EACCES
 	}
 	return 0
+}
+
+// acceptAgain counts the names of a file once more when it is open, and finds it
+// under the name that it was opened by: while one of its names is being removed, the
+// first count can be one too few.
+func (o *opening) acceptAgain(info fs.FileInfo) (same bool, errno experimentalsys.Errno) {
+	if errno := o.acceptOneName(info); errno != 0 {
+		return true, errno
+	}
+	again, err := o.root.Stat(o.path)
+	if err != nil || !os.SameFile(again, info) {
+		return false, 0
+	}
+	return true, o.acceptOneName(again)
 }
 
 // create makes the file, EEXIST when somebody else did.
@@ -179,9 +198,12 @@ func (o *opening) finish(f *jailFile, file *os.File, looked fs.FileInfo) (same b
 	}
 	info, err := file.Stat()
 	same = err != nil || looked == nil || os.SameFile(looked, info)
+	if err == nil && same && looked != nil && info.Mode().IsRegular() {
+		same, errno = o.acceptAgain(info)
+	}
 	if err != nil {
 		errno = o.errno(o.path, err)
-	} else if same {
+	} else if same && errno == 0 {
 		if id, links, ok := identify(info); ok && info.Mode().IsRegular() {
 			f.node, f.id = o.folder.opened(id, links, info.Size()), id
 		}
