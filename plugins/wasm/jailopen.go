@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"syscall"
 
 	experimentalsys "github.com/tetratelabs/wazero/experimental/sys"
@@ -159,19 +160,52 @@ func (o *opening) acceptOneName(info fs.FileInfo) experimentalsys.Errno {
 	return 0
 }
 
-// acceptAgain counts the names of a file once more when it is open, and finds it
-// under the name that it was opened by: while one of its names is being removed, the
-// first count can be one too few.
-func (o *opening) acceptAgain(info fs.FileInfo) (same bool, errno experimentalsys.Errno) {
+// acceptAgain decides about the names of a file that is open, from what was said of
+// it just now. One name means nothing yet: while a second one is being removed, by
+// which it may have been opened, the kernel already counts it off. But a name that is
+// removed is first counted off and then gone, all within one turn at its folder, so: a
+// file that had one name, and after another turn at the folder still has the one that
+// it was opened by, had no name elsewhere.
+func (o *opening) acceptAgain(file *os.File, info fs.FileInfo) (same bool, errno experimentalsys.Errno) {
 	if errno := o.acceptOneName(info); errno != 0 {
 		return true, errno
 	}
-	again, err := o.root.Stat(o.path)
-	if err != nil || !os.SameFile(again, info) {
+	name, ok := o.nameOf(info)
+	if !ok {
 		return false, 0
 	}
-	return true, o.acceptOneName(again)
+	// To its own name: nothing happens, when it is the folder's turn for it.
+	if err := o.root.Rename(name, name); errors.Is(err, fs.ErrNotExist) {
+		return false, 0
+	} else if err != nil && !errors.Is(err, syscall.EROFS) { // where nobody removes names
+		return true, o.errno(o.path, err)
+	}
+	return stillNamed(file), 0
 }
+
+// nameOf is where the file lies that the path leads to; false when that is another
+// file by now.
+func (o *opening) nameOf(file fs.FileInfo) (string, bool) {
+	name := o.path
+	for range maxLinks {
+		info, err := o.root.Lstat(name)
+		if err != nil {
+			return "", false
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			return name, os.SameFile(info, file)
+		}
+		target, err := o.root.Readlink(name)
+		if err != nil || path.IsAbs(target) {
+			return "", false
+		}
+		name = path.Join(path.Dir(name), target)
+	}
+	return "", false
+}
+
+// maxLinks is how many links in a row are followed.
+const maxLinks = 8
 
 // create makes the file, EEXIST when somebody else did.
 func (o *opening) create() (*os.File, experimentalsys.Errno) {
@@ -199,7 +233,7 @@ func (o *opening) finish(f *jailFile, file *os.File, looked fs.FileInfo) (same b
 	info, err := file.Stat()
 	same = err != nil || looked == nil || os.SameFile(looked, info)
 	if err == nil && same && looked != nil && info.Mode().IsRegular() {
-		same, errno = o.acceptAgain(info)
+		same, errno = o.acceptAgain(file, info)
 	}
 	if err != nil {
 		errno = o.errno(o.path, err)
