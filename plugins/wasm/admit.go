@@ -64,10 +64,20 @@ func newSignature(params, results []byte) signature {
 // admit reads the module of p and refuses it where it could not run as its
 // manifest says. It returns the bytes to compile. cacheDir may be empty.
 func admit(p *plugins.Plugin, cacheDir string) (*module, []byte, error) {
-	if sum := sha256.Sum256(p.Module); hex.EncodeToString(sum[:]) != p.Manifest.Module.SHA256 {
-		return nil, nil, refused(p.Manifest, fmt.Errorf("its SHA-256 is %x, the manifest says %s: put back the module that was signed, or sign again", sum, p.Manifest.Module.SHA256))
+	// Beside the examination, from which nothing comes unless this comes out well.
+	digest := make(chan error, 1)
+	go func() {
+		var err error
+		if sum := sha256.Sum256(p.Module); hex.EncodeToString(sum[:]) != p.Manifest.Module.SHA256 {
+			err = fmt.Errorf("its SHA-256 is %x, the manifest says %s: put back the module that was signed, or sign again", sum, p.Manifest.Module.SHA256)
+		}
+		digest <- err
+	}()
+	verified := sync.OnceValue(func() error { return <-digest })
+	m, code, err := examine(p.Manifest, p.Module, memoryMiB(p), &scans{dir: cacheDir, module: p.Manifest.Module.SHA256, verified: verified})
+	if wrong := verified(); wrong != nil {
+		err = wrong
 	}
-	m, code, err := examine(p.Manifest, p.Module, memoryMiB(p), cacheDir)
 	if err != nil {
 		return nil, nil, refused(p.Manifest, err)
 	}
@@ -84,7 +94,7 @@ func Check(manifest *plugins.Manifest, module []byte) error {
 	if memory <= 0 {
 		memory = plugins.DefaultLimits.MemoryMiB
 	}
-	if _, _, err := examine(manifest, module, memory, ""); err != nil {
+	if _, _, err := examine(manifest, module, memory, nil); err != nil {
 		return refused(manifest, err)
 	}
 	return nil
@@ -94,8 +104,8 @@ func refused(m *plugins.Manifest, err error) error {
 	return fmt.Errorf("plugin %s: module %s: %w", m.ID, m.Module.Path, err)
 }
 
-func examine(manifest *plugins.Manifest, b []byte, memoryMiB int, cacheDir string) (*module, []byte, error) {
-	m, err := parseScanned(b, cacheDir, manifest.Module.SHA256)
+func examine(manifest *plugins.Manifest, b []byte, memoryMiB int, cache *scans) (*module, []byte, error) {
+	m, err := parseScanned(b, cache)
 	if err != nil {
 		return nil, nil, err
 	}

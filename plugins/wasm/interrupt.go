@@ -143,11 +143,10 @@ func (m *module) interruptible(b []byte) ([]byte, error) {
 			export = append(export, 0) // a function
 			out = appendList(out, id, body, 1, appendUnsigned(export, m.functions))
 		case codeSection:
-			code, err := m.withChecks(body)
-			if err != nil {
+			var err error
+			if out, err = m.appendChecked(out, body); err != nil {
 				return nil, err
 			}
-			out = appendSection(out, id, code)
 		default:
 			out = append(out, b[start:r.at]...)
 		}
@@ -179,9 +178,9 @@ func appendSection(out []byte, id byte, body []byte) []byte {
 	return append(appendUnsigned(append(out, id), len(body)), body...)
 }
 
-// withChecks returns the body of the code section with the checkpoints in it, and
-// the functions that count behind it.
-func (m *module) withChecks(section []byte) ([]byte, error) {
+// appendChecked appends the code section with the checkpoints in it, and the
+// functions that count behind it.
+func (m *module) appendChecked(out, section []byte) ([]byte, error) {
 	r := &reader{b: section}
 	n := int(r.count())
 	if n != len(m.checks) {
@@ -191,27 +190,34 @@ func (m *module) withChecks(section []byte) ([]byte, error) {
 	for i, w := range weights {
 		count[w] = appendUnsigned([]byte{opCall}, m.functions+i)
 	}
-	out := appendUnsigned(make([]byte, 0, len(section)+len(section)/8+1024), n+len(weights))
-	var entry []byte
+	// The size in its longest form, since it is known at the end only.
+	out = append(out, codeSection, 0x80, 0x80, 0x80, 0x80, 0)
+	start := len(out)
+	out = appendUnsigned(out, n+len(weights))
 	for _, checks := range m.checks {
 		body := r.bytes(int(r.u32()))
 		if r.err != nil {
 			return nil, fmt.Errorf("its code section is damaged: %w", r.err)
 		}
-		entry = entry[:0]
-		from := 0
+		size, from := len(body), 0
 		for _, c := range checks {
 			if c.at < from || c.at > len(body) {
 				return nil, errors.New("its code section has changed since it was read")
 			}
-			entry = append(append(entry, body[from:c.at]...), count[c.weight]...)
+			size, from = size+len(count[c.weight]), c.at
+		}
+		out, from = appendUnsigned(out, size), 0
+		for _, c := range checks {
+			out = append(append(out, body[from:c.at]...), count[c.weight]...)
 			from = c.at
 		}
-		entry = append(entry, body[from:]...)
-		out = append(appendUnsigned(out, len(entry)), entry...)
+		out = append(out, body[from:]...)
 	}
 	for _, w := range weights {
 		out = appendCounter(out, m.counter, w)
+	}
+	for i, size := start-5, len(out)-start; i < start; i, size = i+1, size>>7 {
+		out[i] |= byte(size & 0x7f)
 	}
 	return out, nil
 }

@@ -63,16 +63,16 @@ var errComponent = errors.New("it is a WebAssembly Component, which is not a cor
 
 // parseModule reads the sections of a core module that decide whether it can be
 // loaded. It does not validate code; wazero does.
-func parseModule(b []byte) (*module, error) { return parseScanned(b, "", "") }
+func parseModule(b []byte) (*module, error) { return parseScanned(b, nil) }
 
-// parseScanned is parseModule with a cache, in which the module goes by its SHA-256.
-func parseScanned(b []byte, cacheDir, moduleSHA256 string) (*module, error) {
+// parseScanned is parseModule with what a cache knows of the module; nil: none.
+func parseScanned(b []byte, cache *scans) (*module, error) {
 	p, err := newModuleParser(b)
 	if err != nil {
 		return nil, err
 	}
 	m := p.m
-	if err := p.scanned(cacheDir, moduleSHA256); err != nil {
+	if err := p.scanned(cache); err != nil {
 		return nil, err
 	}
 	for name, idx := range p.exported {

@@ -77,13 +77,22 @@ func decodeChecks(b []byte) (checks [][]checkpoint, ok bool) {
 	return checks, r.err == nil
 }
 
+// scans is the cache as one module sees it.
+type scans struct {
+	dir    string // of the cache; empty: none
+	module string // its SHA-256, as the manifest says
+	// verified waits until it is known whether that is so. What is read before may
+	// be of another module; nothing is kept before.
+	verified func() error
+}
+
 // scanned takes what is known of the module from the cache, or measures it and
 // keeps what came of it. An entry that cannot be read or written costs time only.
-func (p *moduleParser) scanned(cacheDir, moduleSHA256 string) error {
-	if cacheDir == "" {
+func (p *moduleParser) scanned(cache *scans) error {
+	if cache == nil || cache.dir == "" {
 		return p.measure()
 	}
-	file := scanFile(cacheDir, moduleSHA256)
+	file := scanFile(cache.dir, cache.module)
 	if b, err := os.ReadFile(file); err == nil {
 		if checks, ok := decodeChecks(b); ok && len(checks) == len(p.funcTypes)-len(p.importTypes) {
 			p.m.checks, p.m.functions, p.m.counter = checks, len(p.funcTypes), p.globals
@@ -91,6 +100,9 @@ func (p *moduleParser) scanned(cacheDir, moduleSHA256 string) error {
 		}
 	}
 	if err := p.measure(); err != nil {
+		return err
+	}
+	if err := cache.verified(); err != nil {
 		return err
 	}
 	keepScan(file, encodeChecks(p.m.checks))

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,9 +24,12 @@ func TestScanCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := scanFile(dir, digest)
+	cache := func(dir string, verified error) *scans {
+		return &scans{dir: dir, module: digest, verified: func() error { return verified }}
+	}
 	again := func(what string) {
 		t.Helper()
-		m, err := parseScanned(module, dir, digest)
+		m, err := parseScanned(module, cache(dir, nil))
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -56,10 +60,18 @@ func TestScanCache(t *testing.T) {
 			t.Errorf("%s: the entry was not mended", what)
 		}
 	}
+	// What is known of a module is not kept under a digest that is not its own.
+	forged := t.TempDir()
+	if _, err := parseScanned(module, cache(forged, errors.New("another module"))); err == nil {
+		t.Error("a module passed under a digest that is not its own")
+	}
+	if left, _ := filepath.Glob(filepath.Join(forged, "*", "*")); len(left) != 0 {
+		t.Errorf("kept under a digest that is not its own: %v", left)
+	}
 	// A module that is out of bounds is never kept.
 	bomb := deepBlocks(20_000).module(1)
 	other := t.TempDir()
-	if _, err := parseScanned(bomb, other, digest); err == nil {
+	if _, err := parseScanned(bomb, cache(other, nil)); err == nil {
 		t.Error("a bomb passed")
 	}
 	if left, _ := filepath.Glob(filepath.Join(other, "*", "*")); len(left) != 0 {
