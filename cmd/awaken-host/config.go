@@ -37,6 +37,9 @@ checks that.`,
 			for _, w := range r.Warnings {
 				a.say("warning: %s", w)
 			}
+			for _, n := range r.Notes {
+				a.say("note: %s", n)
+			}
 			if a.format == formatJSON {
 				return a.writeValue(r)
 			}

@@ -17,6 +17,7 @@ type CheckReport struct {
 	File     string   `json:"file"`
 	OK       bool     `json:"ok"`
 	Warnings []string `json:"warnings"`
+	Notes    []string `json:"notes"` // what works less than it could, such as a plugin without its grants
 	Checked  []string `json:"checked"`
 }
 
@@ -32,7 +33,7 @@ func Check(ctx context.Context, file string, o Options) (*CheckReport, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &CheckReport{File: file, OK: true, Warnings: []string{}, Checked: []string{"host file"}}
+	r := &CheckReport{File: file, OK: true, Warnings: []string{}, Notes: []string{}, Checked: []string{"host file"}}
 	for _, p := range cfg.Unsupported() {
 		r.Warnings = append(r.Warnings, p.String())
 	}
@@ -52,6 +53,8 @@ func (r *CheckReport) plugins(ctx context.Context, cfg *config.Config, log *slog
 	for _, m := range messages {
 		if m.level >= slog.LevelWarn {
 			r.Warnings = append(r.Warnings, m.text)
+		} else {
+			r.Notes = append(r.Notes, m.text)
 		}
 	}
 	runtime, err := wasm.New(ctx, runtimeOptions(cfg, "", log))
