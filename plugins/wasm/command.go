@@ -40,7 +40,7 @@ func (v *invocation) runCommand(ctx context.Context, l *loaded, dispatched *bool
 			l.throttle.back()
 		}
 	}()
-	release, err := v.admit(ctx)
+	release, err := v.admit(ctx, l)
 	if err != nil {
 		return nil, unavailable(v.call, err)
 	}

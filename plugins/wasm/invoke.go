@@ -122,16 +122,29 @@ func (v *invocation) fail(format string, a ...any) *batch.Output {
 	return batch.ErrorOutput(v.call.ID, fmt.Sprintf("tool %s %s", v.call.Tool, fmt.Sprintf(format, a...)))
 }
 
-// admit waits for a free slot among the running calls.
-func (v *invocation) admit(ctx context.Context) (release func(), err error) {
-	select {
-	case v.r.slots <- struct{}{}:
-		return func() { <-v.r.slots }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-v.r.base.Done():
-		return nil, ErrClosed
+// admit waits for a free place among the running calls, first among the plugin's own:
+// calls that sleep until their timeouts hold up their plugin, and not the others.
+func (v *invocation) admit(ctx context.Context, l *loaded) (release func(), err error) {
+	var held []chan struct{}
+	release = func() {
+		for _, places := range held {
+			<-places
+		}
 	}
+	for _, places := range []chan struct{}{l.places, v.r.slots} {
+		select {
+		case places <- struct{}{}:
+			held = append(held, places)
+			continue
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-v.r.base.Done():
+			err = ErrClosed
+		}
+		release()
+		return nil, err
+	}
+	return release, nil
 }
 
 // deadline returns the context the guest runs under; its cause says who ended it.
@@ -204,7 +217,7 @@ func (v *invocation) runExport(ctx context.Context, l *loaded, dispatched *bool)
 			l.throttle.charge()
 		}
 	}()
-	release, err := v.admit(ctx)
+	release, err := v.admit(ctx, l)
 	if err != nil {
 		return nil, unavailable(v.call, err)
 	}

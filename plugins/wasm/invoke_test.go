@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -303,4 +304,36 @@ func TestGoGuest(t *testing.T) {
 	bad(t, g.call("panics", `{}`), "trapped", "panic: runtime error: index out of range")
 	bad(t, g.call("hoards", `{}`), "outgrew its memory limit of 32 MiB")
 	bad(t, g.call("naps", `{}`), "timeout of 2s ([limits].timeout)")
+}
+
+// TestOnePluginDoesNotHoldUpTheOthers: calls that sleep take every place that their
+// plugin may have, and another plugin still gets its answer.
+func TestOnePluginDoesNotHoldUpTheOthers(t *testing.T) {
+	r := newRuntime(t, Options{MaxConcurrent: 3})
+	asleep := newRig(t, r, newPlugin(guest(t, "guest"), plugins.ABIExtism, tool("sleep_long"), tool("echo")))
+	awake := newRig(t, r, newPlugin(guest(t, "guest"), plugins.ABIExtism, tool("echo")))
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for range 6 {
+		wg.Go(func() { _, _ = asleep.exec.Invoke(ctx, asleep.newCall("sleep_long", `{}`)) })
+	}
+	for len(r.slots) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 {
+		good(t, awake.call("echo", `{}`), `{}`)
+	}
+	waiting, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := asleep.exec.Invoke(waiting, asleep.newCall("echo", `{}`)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call of the plugin that sleeps: %v", err)
+	}
+	stop()
+	wg.Wait()
+	good(t, asleep.call("echo", `{}`), `{}`)
+	if n := len(r.slots); n != 0 {
+		t.Errorf("%d places are still taken", n)
+	}
 }

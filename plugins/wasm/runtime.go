@@ -46,6 +46,7 @@ type loaded struct {
 	program *program
 	pool    pool
 	http    *egress.Session
+	places  chan struct{} // one token per running call, one place less than there are in all
 
 	throttle *throttle
 	warming  atomic.Bool // instances are being made ahead
@@ -262,6 +263,7 @@ func (r *Runtime) acquire(ctx context.Context, p *plugins.Plugin) (*loaded, erro
 	l := r.loaded[p]
 	if l == nil {
 		l = &loaded{
+			places: make(chan struct{}, max(1, r.opts.MaxConcurrent-1)),
 			plugin: p, http: r.opts.Egress.Session(), ready: make(chan struct{}),
 			throttle: newThrottle(r.opts.ReplacementsPerSecond, 4*max(r.opts.ReplacementsPerSecond, r.opts.MaxConcurrent)),
 		}
