@@ -234,9 +234,9 @@ func TestOneBadRunDoesNotStrandTheOthers(t *testing.T) {
 	w.tool("safe", batch.ReplaySafe, "replay_safe")
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := w.tools["safe"].invoke
-	w.tools["safe"].invoke = func(context.Context, *batch.Call) (*batch.Output, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
+	w.tools["safe"].invoke = func(call context.Context, _ *batch.Call) (*batch.Output, error) {
+		<-call.Done() // not ctx, which ends a moment before what the engine made of it
+		return nil, call.Err()
 	}
 	e := w.engine()
 	done := make(chan struct{})
