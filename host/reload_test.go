@@ -35,12 +35,9 @@ const agree = `allow contains sprintf("v%d", [data.va.version]) if data.va.versi
 block contains "a mix" if data.va.version != data.vb.version
 `
 
-// TestReloadUnderLoad: 64 runs call while the policy is replaced 100 times, every third
-// time by a broken one. Each call is decided by one whole policy, which its record names;
-// none is lost, and none is let through by a policy that was refused.
-func TestReloadUnderLoad(t *testing.T) {
-	dir := t.TempDir()
-	versioned(t, dir, 0, agree)
+// gated is a host that is decided by the policy in dir.
+func gated(t *testing.T, dir string) (*host.Host, *policy.Gate, *parts) {
+	t.Helper()
 	p := &parts{}
 	registry := &plugins.Registry{}
 	gate, err := policy.Open(t.Context(), policy.Options{Paths: []string{dir}, Tools: registry.Load, Deadline: 1 << 36})
@@ -51,6 +48,16 @@ func TestReloadUnderLoad(t *testing.T) {
 		o.Gate = gate
 		registry.Swap(o.Registry.Load())
 	})
+	return h, gate, p
+}
+
+// TestReloadUnderLoad: 64 runs call while the policy is replaced 100 times, every third
+// time by a broken one. Each call is decided by one whole policy, which its record names;
+// none is lost, and none is let through by a policy that was refused.
+func TestReloadUnderLoad(t *testing.T) {
+	dir := t.TempDir()
+	versioned(t, dir, 0, agree)
+	h, gate, p := gated(t, dir)
 	versions := map[string]string{gate.Revision(): "v0"}
 
 	stop := make(chan struct{})
@@ -140,16 +147,7 @@ func TestReloadBetweenParkingAndApproval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			versioned(t, dir, 1, asks)
-			p := &parts{}
-			registry := &plugins.Registry{}
-			gate, err := policy.Open(t.Context(), policy.Options{Paths: []string{dir}, Tools: registry.Load, Deadline: 1 << 36})
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := newHost(t, p, storetest.NewMemory(), func(o *host.Options) {
-				o.Gate = gate
-				registry.Swap(o.Registry.Load())
-			})
+			h, gate, p := gated(t, dir)
 			first := gate.Revision()
 			r := submit(t, h, "r")
 			if len(r.Tickets) != 1 {

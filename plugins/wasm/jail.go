@@ -182,16 +182,24 @@ func (j *jail) Chmod(string, fs.FileMode) experimentalsys.Errno {
 	return experimentalsys.EPERM
 }
 
-// Mkdir implements experimentalsys.FS.
-func (j *jail) Mkdir(name string, _ fs.FileMode) experimentalsys.Errno {
-	p, _, errno := cleanPath(name)
+// changed is cleanPath for what is made or removed; ofItself is for the folder itself.
+func (j *jail) changed(name string, ofItself experimentalsys.Errno) (p string, asFolder bool, errno experimentalsys.Errno) {
+	p, asFolder, errno = cleanPath(name)
 	switch {
 	case errno != 0:
-		return errno
 	case !j.write:
-		return experimentalsys.EROFS
+		errno = experimentalsys.EROFS
 	case p == ".":
-		return experimentalsys.EEXIST
+		errno = ofItself
+	}
+	return p, asFolder, errno
+}
+
+// Mkdir implements experimentalsys.FS.
+func (j *jail) Mkdir(name string, _ fs.FileMode) experimentalsys.Errno {
+	p, _, errno := j.changed(name, experimentalsys.EEXIST)
+	if errno != 0 {
+		return errno
 	}
 	j.folder.mu.Lock()
 	defer j.folder.mu.Unlock()
@@ -215,14 +223,9 @@ func (j *jail) Unlink(name string) experimentalsys.Errno { return j.remove(name,
 func (j *jail) Rmdir(name string) experimentalsys.Errno { return j.remove(name, true) }
 
 func (j *jail) remove(name string, folder bool) experimentalsys.Errno {
-	p, asFolder, errno := cleanPath(name)
-	switch {
-	case errno != 0:
+	p, asFolder, errno := j.changed(name, experimentalsys.EPERM)
+	if errno != 0 {
 		return errno
-	case !j.write:
-		return experimentalsys.EROFS
-	case p == ".":
-		return experimentalsys.EPERM
 	}
 	j.folder.mu.Lock()
 	defer j.folder.mu.Unlock()
