@@ -106,13 +106,14 @@ var needs = map[string]string{
 // here: one sentence for each. Files are left out, since the libraries of most
 // languages import the functions for them and never call them.
 func NeedsGrant(p *plugins.Plugin) []string {
-	m, err := parseModule(p.Module)
+	// The sections alone: reading the code takes as long as loading the plugin.
+	parser, err := newModuleParser(p.Module)
 	if err != nil {
 		return nil // Load says so
 	}
 	may := map[string]int{"hosts": len(p.Effective.Hosts), "secrets": len(p.Effective.Secrets), "commands": len(p.Effective.Commands)}
 	var out []string
-	for _, imp := range m.imports {
+	for _, imp := range parser.m.imports {
 		capability := needs[imp.module+"."+imp.name]
 		if n, weighed := may[capability]; weighed && n == 0 {
 			out = append(out, fmt.Sprintf("it imports %s and is granted no %s: what it asks there will be refused", imp.name, capability))

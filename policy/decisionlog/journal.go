@@ -295,10 +295,7 @@ func (j *journal) flush() error {
 	j.mu.Lock()
 	l := j.l
 	j.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	if err := l.flush(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := flushUnlessClosed(l); err != nil {
 		return fmt.Errorf("decision log %s: %w", j.o.Path, err)
 	}
 	return nil

@@ -131,6 +131,18 @@ func (l *lineFile) flush() error {
 
 func (l *lineFile) close() error { return l.f.Close() }
 
+// flushUnlessClosed flushes a file that another may close meanwhile, and by that
+// flush. Nil: there is none.
+func flushUnlessClosed(l *lineFile) error {
+	if l == nil {
+		return nil
+	}
+	if err := l.flush(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
 // syncFolder makes what was created, renamed or removed in a folder durable.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)

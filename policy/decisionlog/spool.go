@@ -299,13 +299,7 @@ func (s *spool) flush() error {
 	s.mu.Lock()
 	l := s.l
 	s.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	if err := l.flush(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return nil
+	return flushUnlessClosed(l)
 }
 
 func (s *spool) close() error {
