@@ -73,6 +73,22 @@ type Carrier interface {
 	Carries() bool
 }
 
+// HandUser is a Tier whose Hand has a user of its own: the workspace and the state
+// folder are given to it before Start, which only root can do. ok is false where the
+// Hand runs as whoever runs the host.
+type HandUser interface {
+	Tier
+	HandUser() (uid, gid int, ok bool)
+}
+
+// Placer is an Instance without a file system of its own: Places says where
+// WorkspaceDir, TempDir, StateDir and the targets of mounts really are; see
+// Hello.Places.
+type Placer interface {
+	Instance
+	Places() map[string]string
+}
+
 // Instance is one running boundary. Its methods are safe for concurrent use.
 type Instance interface {
 	// Channel is the Hand's standard input (Write) and output (Read). Close closes the
