@@ -76,12 +76,14 @@ AW_ENV(log_error) void extism_log_error(uint64_t text);
  *   awaken_secret_get {"name":"API_TOKEN"}                    -> {"value":"..."}; aw_secret_get in awaken_json.h reads it
  *   awaken_log        {"level":"info","message":"..."}        levels: debug, info, warn, error
  *   awaken_progress   {"progress":1,"total":4,"message":"..."}
+ *   awaken_exec       {"argv":["grep","-n","x","notes.txt"]}  -> {"exit_code":0,"stdout":"..."}; only for target = "sandbox"
  */
 AW_USER(awaken_call) uint64_t awaken_call(uint64_t request);
 AW_USER(awaken_state_get) uint64_t awaken_state_get(uint64_t request);
 AW_USER(awaken_secret_get) uint64_t awaken_secret_get(uint64_t request);
 AW_USER(awaken_log) uint64_t awaken_log(uint64_t request);
 AW_USER(awaken_progress) uint64_t awaken_progress(uint64_t request);
+AW_USER(awaken_exec) uint64_t awaken_exec(uint64_t request);
 
 /* ---- memory of the module */
 
