@@ -1,0 +1,453 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ChannelVersion is the version of the protocol that this release speaks.
+const ChannelVersion = 1
+
+const protocolName = "awaken-hand"
+
+// Defaults of ChannelOptions.
+const (
+	DefaultHeartbeat   = 10 * time.Second
+	defaultMaxRequests = 256
+)
+
+// ErrLost says that the channel broke, or was closed: nobody knows whether the peer
+// still works on what it was asked.
+var ErrLost = errors.New("the channel to the Hand is lost")
+
+// ErrNotSent says that the channel was lost before a request crossed it.
+var ErrNotSent = fmt.Errorf("nothing was sent: %w", ErrLost)
+
+// RemoteError is a failure that the peer reports of one request.
+type RemoteError struct {
+	Kind string `json:"kind"` // a batch.ToolErrorKind, or one of the kinds below
+	Msg  string `json:"msg"`
+}
+
+// Kinds of a RemoteError besides those of batch.ToolErrorKind.
+const (
+	RemoteCanceled = "canceled" // the request's context ended
+	RemoteRefused  = "refused"  // the peer does not serve it, or too many at once
+	RemoteFailed   = "failed"   // anything else
+)
+
+func (e *RemoteError) Error() string { return e.Msg }
+
+// ChannelOptions configure one end of a Channel. They are copied.
+type ChannelOptions struct {
+	// Serve answers a request of the peer, on a goroutine of its own. Its context ends
+	// when the peer cancels the request or the channel is lost. A returned error fails
+	// the request, a *RemoteError with its kind; nil ends it without a result where
+	// Stream.End has not. Nil: every request is refused.
+	Serve  func(ctx context.Context, s *Stream) error
+	Logger *slog.Logger // nil: discard
+	// Heartbeat is how long the peer may be silent before it is asked whether it is
+	// there; after three of them it is lost. 0: DefaultHeartbeat.
+	Heartbeat time.Duration
+	// MaxRequests bounds the requests of the peer that are open at once. 0: 256.
+	MaxRequests int
+}
+
+// Channel is one end of the connection of a host and a Hand: requests in both
+// directions, many at once, over one stream of bytes each way. It is safe for
+// concurrent use.
+type Channel struct {
+	o  ChannelOptions
+	rw io.ReadWriteCloser
+	w  frameWriter
+
+	ctx  context.Context // of requests of the peer
+	lose context.CancelCauseFunc
+	done chan struct{}
+
+	opening sync.Mutex // ids go out in order
+
+	mu      sync.Mutex
+	err     error // set once, before done is closed
+	next    uint64
+	last    uint64 // highest id that the peer opened
+	streams map[uint64]*Stream
+	serving int
+	heard   time.Time
+
+	served sync.WaitGroup
+	closer sync.Once
+	beats  chan frameKind // pings and pongs to send
+}
+
+type greeting struct {
+	Protocol string `json:"protocol"`
+	Versions []int  `json:"versions"`
+	Hello    Hello  `json:"hello"`
+}
+
+type acceptance struct {
+	Protocol string  `json:"protocol"`
+	Version  int     `json:"version"` // 0: none of those offered
+	Versions []int   `json:"versions"`
+	Welcome  Welcome `json:"welcome"`
+}
+
+// Dial is the host's end: it says hello and waits for the welcome. The caller closes
+// the Channel, which closes rw; when Dial fails, rw is closed.
+func Dial(ctx context.Context, rw io.ReadWriteCloser, hello Hello, o ChannelOptions) (*Channel, Welcome, error) {
+	var a acceptance
+	r := bufio.NewReaderSize(rw, dataPiece)
+	c := newChannel(rw, o, 1)
+	err := c.within(ctx, func() error {
+		if err := c.w.write(frame{kind: frameHello, payload: mustJSON(greeting{protocolName, []int{ChannelVersion}, hello})}); err != nil {
+			return err
+		}
+		return expect(r, frameWelcome, &a)
+	})
+	switch {
+	case err != nil:
+		err = fmt.Errorf("the Hand did not answer: %w", err)
+	case a.Protocol != protocolName:
+		err = fmt.Errorf("what answered is not a Hand: it speaks %q", a.Protocol)
+	case a.Version != ChannelVersion:
+		err = fmt.Errorf("the Hand (%s) speaks versions %v of the protocol, this host speaks %d: use an awaken-hand of the host's own release", a.Welcome.Hand, a.Versions, ChannelVersion)
+	default:
+		c.start(r)
+		return c, a.Welcome, nil
+	}
+	_ = c.Close()
+	return nil, Welcome{}, err
+}
+
+// Accept is the Hand's end: it waits for the hello and answers it. The caller closes
+// the Channel, which closes rw; when Accept fails, rw is closed.
+func Accept(ctx context.Context, rw io.ReadWriteCloser, welcome Welcome, o ChannelOptions) (*Channel, Hello, error) {
+	var g greeting
+	r := bufio.NewReaderSize(rw, dataPiece)
+	c := newChannel(rw, o, 2)
+	err := c.within(ctx, func() error { return expect(r, frameHello, &g) })
+	if err == nil && g.Protocol != protocolName {
+		err = fmt.Errorf("what speaks is not a host: it speaks %q", g.Protocol)
+	}
+	if err == nil {
+		a := acceptance{Protocol: protocolName, Versions: []int{ChannelVersion}, Welcome: welcome}
+		if slices.Contains(g.Versions, ChannelVersion) {
+			a.Version = ChannelVersion
+		}
+		err = c.within(ctx, func() error { return c.w.write(frame{kind: frameWelcome, payload: mustJSON(a)}) })
+		if err == nil && a.Version == 0 {
+			err = fmt.Errorf("the host speaks versions %v of the protocol, this Hand speaks %d", g.Versions, ChannelVersion)
+		}
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, Hello{}, err
+	}
+	c.start(r)
+	return c, g.Hello, nil
+}
+
+func newChannel(rw io.ReadWriteCloser, o ChannelOptions, first uint64) *Channel {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = DefaultHeartbeat
+	}
+	if o.MaxRequests <= 0 {
+		o.MaxRequests = defaultMaxRequests
+	}
+	c := &Channel{o: o, rw: rw, next: first, streams: map[uint64]*Stream{}, done: make(chan struct{}), heard: time.Now(), beats: make(chan frameKind, 2)}
+	c.w.w = rw
+	c.ctx, c.lose = context.WithCancelCause(context.Background())
+	return c
+}
+
+// within runs f, which blocks on rw, and closes rw to free it when ctx ends.
+func (c *Channel) within(ctx context.Context, f func() error) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.rw.Close() })
+	err := f()
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func expect(r io.Reader, kind frameKind, v any) error {
+	f, err := readFrame(r)
+	if err != nil {
+		return err
+	}
+	if f.kind != kind || f.id != 0 {
+		return fmt.Errorf("a frame of kind %d came in place of kind %d", f.kind, kind)
+	}
+	return json.Unmarshal(f.payload, v)
+}
+
+// mustJSON is for values whose types always encode.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func (c *Channel) start(r io.Reader) {
+	go c.receive(r)
+	go c.beat()
+	go c.sendBeats()
+}
+
+// Done is closed when the channel is lost or closed.
+func (c *Channel) Done() <-chan struct{} { return c.done }
+
+// Err says why, wrapping ErrLost; nil before Done.
+func (c *Channel) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the channel and what was asked over it in both directions. It does not
+// wait: see Wait.
+func (c *Channel) Close() error {
+	c.fail(errors.New("it was closed"))
+	return nil
+}
+
+// Wait returns when the channel is lost or closed and no request of the peer is
+// being served any more.
+func (c *Channel) Wait() {
+	<-c.done
+	c.served.Wait()
+}
+
+// fail ends everything, once.
+func (c *Channel) fail(cause error) {
+	c.closer.Do(func() {
+		err := fmt.Errorf("%w: %w", ErrLost, cause)
+		c.mu.Lock()
+		c.err = err
+		streams := make([]*Stream, 0, len(c.streams))
+		for _, s := range c.streams {
+			streams = append(streams, s)
+		}
+		c.streams = nil
+		c.mu.Unlock()
+		c.lose(err)
+		close(c.done)
+		_ = c.rw.Close()
+		for _, s := range streams {
+			s.lost(err)
+		}
+	})
+}
+
+// Open begins a request. The parameters must be small; what is large goes into the
+// body. When ctx ends, the request is cancelled, and reading and writing fail with
+// ctx's cause. An error that wraps ErrNotSent proves that the peer heard nothing.
+func (c *Channel) Open(ctx context.Context, method string, params any) (*Stream, error) {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", method, err)
+	}
+	payload := mustJSON(opening{Method: method, Params: raw})
+	if len(payload) > maxPayload {
+		return nil, fmt.Errorf("%s: parameters of %d bytes, at most %d can be sent: %w", method, len(raw), maxPayload, ErrNotSent)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	s, err := c.open(method, raw, payload)
+	if err != nil {
+		return nil, err
+	}
+	s.endWith(ctx)
+	return s, nil
+}
+
+func (c *Channel) open(method string, raw, payload []byte) (*Stream, error) {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return nil, fmt.Errorf("%s: %w: %w", method, ErrNotSent, c.err)
+	}
+	s := newStream(c, c.next, method, raw)
+	s.opener = true
+	c.next += 2
+	c.streams[s.id] = s
+	c.mu.Unlock()
+	if err := c.w.write(frame{kind: frameOpen, id: s.id, payload: payload}); err != nil {
+		c.fail(err)
+		return nil, fmt.Errorf("%s: %w: %w", method, ErrLost, err)
+	}
+	return s, nil
+}
+
+// beat asks after a silent peer.
+func (c *Channel) beat() {
+	t := time.NewTicker(c.o.Heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-t.C:
+		}
+		c.mu.Lock()
+		silent := time.Since(c.heard)
+		c.mu.Unlock()
+		switch {
+		case silent >= 3*c.o.Heartbeat:
+			c.fail(fmt.Errorf("nothing was heard for %s", silent.Round(time.Millisecond)))
+		case silent >= c.o.Heartbeat:
+			c.beatWith(framePing)
+		}
+	}
+}
+
+// beatWith never waits: who reads frames, or looks at the clock, must go on where
+// the peer does not read.
+func (c *Channel) beatWith(kind frameKind) {
+	select {
+	case c.beats <- kind:
+	default: // enough are on their way
+	}
+}
+
+func (c *Channel) sendBeats() {
+	for {
+		select {
+		case <-c.done:
+			return
+		case kind := <-c.beats:
+			if err := c.w.write(frame{kind: kind}); err != nil {
+				c.fail(err)
+			}
+		}
+	}
+}
+
+// receive reads frames until the channel is lost.
+func (c *Channel) receive(r io.Reader) {
+	for {
+		f, err := readFrame(r)
+		if err == nil {
+			c.mu.Lock()
+			c.heard = time.Now()
+			c.mu.Unlock()
+			err = c.take(f)
+		}
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the other end is gone")
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// take deals with one frame; an error breaks the channel. It never waits for
+// anything but the peer to read.
+func (c *Channel) take(f frame) error {
+	switch f.kind {
+	case framePing:
+		c.beatWith(framePong)
+		return nil
+	case framePong:
+		return nil
+	case frameOpen:
+		return c.opened(f)
+	case frameHello, frameWelcome:
+		return errors.New("a second greeting came")
+	}
+	c.mu.Lock()
+	s := c.streams[f.id]
+	known := s != nil || f.id != 0 && (f.id%2 == c.next%2 && f.id < c.next || f.id%2 != c.next%2 && f.id <= c.last)
+	c.mu.Unlock()
+	switch {
+	case !known:
+		return fmt.Errorf("a frame of kind %d came for request %d, which was never opened", f.kind, f.id)
+	case s == nil:
+		return nil // it has ended here meanwhile
+	}
+	return s.take(f)
+}
+
+// opened begins to serve a request of the peer.
+func (c *Channel) opened(f frame) error {
+	var o opening
+	if err := json.Unmarshal(f.payload, &o); err != nil {
+		return fmt.Errorf("request %d cannot be read: %w", f.id, err)
+	}
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return nil
+	}
+	if f.id == 0 || f.id%2 == c.next%2 || f.id <= c.last {
+		c.mu.Unlock()
+		return fmt.Errorf("request %d comes out of order", f.id)
+	}
+	c.last = f.id
+	s := newStream(c, f.id, o.Method, o.Params)
+	s.serveWithin(c.ctx)
+	refused := ""
+	switch {
+	case c.o.Serve == nil:
+		refused = fmt.Sprintf("%s is not served here", o.Method)
+	case c.serving >= c.o.MaxRequests:
+		refused = fmt.Sprintf("%s: %d requests are open already", o.Method, c.serving)
+	}
+	c.streams[s.id] = s
+	c.serving++
+	c.served.Add(1)
+	c.mu.Unlock()
+	go c.serve(s, refused)
+	return nil
+}
+
+func (c *Channel) serve(s *Stream, refused string) {
+	defer c.served.Done()
+	defer func() {
+		c.mu.Lock()
+		c.serving--
+		c.mu.Unlock()
+	}()
+	if refused != "" {
+		s.end(nil, &RemoteError{Kind: RemoteRefused, Msg: refused})
+		return
+	}
+	err := c.o.Serve(s.ctx, s)
+	var remote *RemoteError
+	switch {
+	case err == nil:
+		s.end(nil, nil)
+		return
+	case errors.As(err, &remote):
+	case s.ctx.Err() != nil:
+		remote = &RemoteError{Kind: RemoteCanceled, Msg: err.Error()}
+	default:
+		remote = &RemoteError{Kind: RemoteFailed, Msg: err.Error()}
+	}
+	s.end(nil, remote)
+}
+
+func (c *Channel) forget(id uint64) {
+	c.mu.Lock()
+	delete(c.streams, id)
+	c.mu.Unlock()
+}
