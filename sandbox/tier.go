@@ -28,6 +28,11 @@ const (
 	StateDir     = "/awaken/state" // writable by the Hand: its operation ledger
 )
 
+// HandReady is the line that the Hand, started with the arguments "serve" and
+// "--ready", writes to its standard error when it can be spoken to. A tier whose
+// engine does not say that a boundary has started waits for it.
+const HandReady = "awaken-hand: ready"
+
 // Tier starts boundaries of one kind. Implementations are safe for concurrent use.
 //
 // Every error of a Tier is an *UnavailableError when nothing of the Environment runs
