@@ -103,7 +103,7 @@ func (s *Stream) over() bool { return s.closed && s.ended != nil }
 func (s *Stream) stop(cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over() || s.broken != nil || !s.opener && s.closed {
+	if s.opener && s.ended != nil || s.broken != nil || !s.opener && s.closed {
 		return false
 	}
 	s.broken = cause
@@ -152,6 +152,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 				s.mu.Lock()
 			}
 			return n, nil
+		case s.broken != nil && !errors.Is(s.broken, ErrLost):
+			return 0, s.broken // the caller's own end, whatever the peer answers to it
 		case s.ended != nil && s.ended.Error != nil:
 			return 0, s.ended.Error
 		case s.ended != nil:
