@@ -12,6 +12,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
+	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
 )
 
@@ -109,7 +110,7 @@ func examine(manifest *plugins.Manifest, b []byte, memoryMiB int, cache *scans) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkImports(m, manifest.Module.ABI); err != nil {
+	if err := checkImports(m, manifest); err != nil {
 		return nil, nil, err
 	}
 	if err := checkExports(m, manifest, b); err != nil {
@@ -135,7 +136,8 @@ func examine(manifest *plugins.Manifest, b []byte, memoryMiB int, cache *scans) 
 	return m, code, nil
 }
 
-func checkImports(m *module, abi plugins.ABI) error {
+func checkImports(m *module, manifest *plugins.Manifest) error {
+	abi := manifest.Module.ABI
 	wasi, err := wasiFunctions()
 	if err != nil {
 		return fmt.Errorf("the host cannot list its WASI functions: %w", err)
@@ -150,6 +152,8 @@ func checkImports(m *module, abi plugins.ABI) error {
 	for _, imp := range m.imports {
 		sig, known := offered(imp.module, abi, wasi)[imp.name]
 		switch {
+		case known && imp.module == extismUser && imp.name == execFunction && !sandboxed(manifest):
+			add(imp.String(), imp.name+` runs commands, which only tools in a sandbox may: set target = "sandbox" for one of the tools, or build the plugin without it`)
 		case known && imp.kind == "function" && imp.sig == sig:
 		case known && imp.kind == "function":
 			add(fmt.Sprintf("%s with type %s", imp, imp.sig), fmt.Sprintf("%s has type %s: declare it so", imp.name, sig))
@@ -167,6 +171,11 @@ func checkImports(m *module, abi plugins.ABI) error {
 	return fmt.Errorf("it imports what this host does not offer: %s (%s)", strings.Join(bad, ", "), strings.Join(hints, "; "))
 }
 
+// sandboxed reports whether a tool of the plugin runs in a sandbox.
+func sandboxed(m *plugins.Manifest) bool {
+	return slices.ContainsFunc(m.Tools, func(t plugins.ToolSpec) bool { return t.Target == batch.TargetSandbox })
+}
+
 // offered are the functions that modules of abi may import from a module.
 func offered(module string, abi plugins.ABI, wasi map[string]signature) map[string]signature {
 	switch {
@@ -182,8 +191,6 @@ func offered(module string, abi plugins.ABI, wasi map[string]signature) map[stri
 
 func importHint(imp importRef, abi plugins.ABI) string {
 	switch {
-	case imp.module == extismUser && imp.name == "awaken_exec":
-		return imp.name + " is not available in this release: build the plugin without it"
 	case abi == plugins.ABIWASI && (imp.module == extismEnv || imp.module == extismUser):
 		return `it is an Extism plugin: set abi = "extism" in the manifest`
 	case imp.module == extismUser:

@@ -25,6 +25,7 @@ var awakenFunctions = map[string]signature{
 	"awaken_secret_get": "i64>i64",
 	"awaken_log":        "i64>i64",
 	"awaken_progress":   "i64>i64",
+	execFunction:        "i64>i64",
 }
 
 // maxRequest bounds the JSON of one request of a guest.
@@ -38,6 +39,8 @@ type guestCall struct {
 	plugin         *plugins.Plugin
 	inst           *instance
 	session        *egress.Session
+	carrier        Carrier // in place of session; may be nil
+	commands       Commands
 	maxRequestBody int64  // bytes
 	stopped        string // why one of the host's functions ended the guest, to complete "tool x …"
 }
@@ -51,6 +54,7 @@ func hostFunctions() []extism.HostFunction {
 		"awaken_secret_get": serveSecretGet,
 		"awaken_log":        serveLog,
 		"awaken_progress":   serveProgress,
+		execFunction:        serveExec,
 	}
 	list := make([]extism.HostFunction, 0, len(serve))
 	for _, name := range sortedKeys(serve) {

@@ -114,7 +114,7 @@ func hostOf(rawURL string) string {
 // send leaves a line in the log, without what is said in either direction.
 func (g *guestCall) send(ctx context.Context, r *egress.Request) (*egress.Response, error) {
 	begun := time.Now()
-	answer, err := g.session.Do(ctx, allowedHosts(g.plugin, g.call.Grant), r)
+	answer, err := g.carry(ctx, allowedHosts(g.plugin, g.call.Grant), r)
 	attrs := append(g.log.attrs[:len(g.log.attrs):len(g.log.attrs)], "method", printable(g.log.known.String(r.Method), 16), "sent", len(r.Body), "ms", time.Since(begun).Milliseconds())
 	if err != nil {
 		detail := ""
@@ -126,6 +126,13 @@ func (g *guestCall) send(ctx context.Context, r *egress.Request) (*egress.Respon
 	}
 	g.log.logger.Debug("a guest's HTTP request was answered", append(attrs, "host", g.log.known.String(answer.Host), "status", answer.Status, "received", len(answer.Body))...)
 	return answer, nil
+}
+
+func (g *guestCall) carry(ctx context.Context, allowed []plugins.HostPattern, r *egress.Request) (*egress.Response, error) {
+	if g.carrier != nil {
+		return g.carrier.Send(ctx, g.call, allowed, r)
+	}
+	return g.session.Do(ctx, allowed, r)
 }
 
 // allowedHosts is where a call may go: what the plugin may, and of that what the

@@ -221,7 +221,7 @@ func TestReroute(t *testing.T) {
 	if code, err := (&module{}).reroute(none); err != nil || !bytes.Equal(code, none) {
 		t.Errorf("got %x, %v", code, err)
 	}
-	err := checkImports(&module{imports: []importRef{{module: extismUser, name: httpFunction, kind: "function", sig: "i64,i64>i64"}}}, plugins.ABIExtism)
+	err := checkImports(&module{imports: []importRef{{module: extismUser, name: httpFunction, kind: "function", sig: "i64,i64>i64"}}}, &plugins.Manifest{Module: plugins.Module{ABI: plugins.ABIExtism}})
 	if err == nil || !strings.Contains(err.Error(), extismUser+"."+httpFunction) {
 		t.Errorf("got %v", err)
 	}

@@ -64,7 +64,10 @@ func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.T
 	if out := v.refuseSize(l.program.module); out != nil {
 		return out, nil
 	}
-	v.guest = guestCall{call: call, log: newGuestLog(r.log, p.Manifest.ID, call), plugin: p, session: l.http, maxRequestBody: r.opts.Egress.MaxRequestBytes()}
+	v.guest = guestCall{
+		call: call, log: newGuestLog(r.log, p.Manifest.ID, call), plugin: p, session: l.http, carrier: r.opts.HTTP, commands: r.opts.Commands,
+		maxRequestBody: r.opts.Egress.MaxRequestBytes(),
+	}
 	v.guest.log.known = r.opts.Redactor
 	v.guest.secrets = &callSecrets{ctx: ctx, plugin: p, redactor: r.opts.Redactor, log: r.log, attrs: v.guest.log.attrs}
 	defer v.guest.log.end()

@@ -52,11 +52,9 @@ func TestLoadRefuses(t *testing.T) {
 			p.Manifest.Module.SHA256 = strings.Repeat("0", 64)
 		}, want: []string{"its SHA-256 is", "the manifest says 0000"}},
 		{name: "exec", module: wat(t, "exec", imports("extism:host/user", "awaken_exec", `(func (param i64) (result i64))`)),
-			want: []string{"extism:host/user.awaken_exec", "not available in this release"}},
-		{name: "exec", module: wat(t, "exec", imports("extism:host/user", "awaken_exec", `(func (param i64) (result i64))`)),
-			want: []string{"extism:host/user.awaken_exec", "not available in this release"}},
+			want: []string{"extism:host/user.awaken_exec", "set target = \"sandbox\""}},
 		{name: "unknown user", module: wat(t, "user", imports("extism:host/user", "kv_read", `(func (param i64) (result i64))`)),
-			want: []string{"extism:host/user.kv_read", "awaken_call, awaken_log, awaken_progress, awaken_secret_get, awaken_state_get"}},
+			want: []string{"extism:host/user.kv_read", "awaken_call, awaken_exec, awaken_log, awaken_progress, awaken_secret_get, awaken_state_get"}},
 		{name: "env", module: wat(t, "env", imports("env", "puts", `(func)`)), want: []string{"env.puts", "--allow-undefined"}},
 		{name: "preview 2", module: wat(t, "p2", imports("wasi:cli/environment@0.2.0", "get", `(func)`)), want: []string{"preview 2"}},
 		{name: "preview 0", module: wat(t, "p0", imports("wasi_unstable", "fd_write", `(func)`)), want: []string{"wasi_snapshot_preview1"}},

@@ -1,9 +1,11 @@
 package wasm
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
+	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
 	"github.com/awaken-agents/awaken-host/plugins/egress"
 )
@@ -54,4 +56,17 @@ type Options struct {
 	// Egress is the way out for requests of guests, to the hosts that their plugin
 	// may reach. Nil: one with egress.Options' defaults.
 	Egress *egress.Guard
+	// HTTP carries the requests of guests in place of Egress, from where there is no
+	// way out: a Hand's go over its channel. What Egress says of sizes holds all the
+	// same. Nil: Egress.
+	HTTP Carrier
+	// Commands runs the commands that guests ask for with awaken_exec. Nil, as in the
+	// Brain: they are told that there are none.
+	Commands Commands
+}
+
+// Carrier sends what guests request. Safe for concurrent use.
+type Carrier interface {
+	// Send is egress.Session's Do on behalf of a call, with the same errors.
+	Send(ctx context.Context, call *batch.Call, allowed []plugins.HostPattern, r *egress.Request) (*egress.Response, error)
 }
