@@ -244,12 +244,14 @@ func (c *Channel) fail(cause error) {
 		}
 		c.streams = nil
 		c.mu.Unlock()
-		c.lose(err)
-		close(c.done)
+		// First of all nothing may go out any more: who is told to stop might end what it
+		// does as if it were whole.
 		_ = c.rw.Close()
 		for _, s := range streams {
 			s.lost(err)
 		}
+		c.lose(err)
+		close(c.done)
 	})
 }
 
