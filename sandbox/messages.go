@@ -73,7 +73,9 @@ const (
 	// body in and out; result, an HTTPAnswer.
 	MethodHTTP = "http"
 	// MethodDial connects a command to a host by the guarded way out: parameters, a
-	// DialParams; the bodies are the connection.
+	// DialParams; the bodies are the connection, of which the host's begins with one
+	// byte more, DialReady, once it is connected. It fails with RemoteRefused where the
+	// call may not reach the host.
 	MethodDial = "dial"
 )
 
@@ -187,6 +189,9 @@ type HTTPAnswer struct {
 	Refused    bool                `json:"refused,omitempty"`
 	TooLarge   bool                `json:"too_large,omitempty"`
 }
+
+// DialReady is what comes before the bytes of a connection.
+const DialReady byte = 1
 
 // DialParams ask for a connection for a command.
 type DialParams struct {
