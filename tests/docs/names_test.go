@@ -258,7 +258,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 
 var (
 	requirePattern = regexp.MustCompile(`(?m)^\t([^ ]+) v[^ ]+$`)
-	columnPattern  = regexp.MustCompile("(?m)^\\| ((?:`[a-z.]+/[^`]+`(?:, )?)+) \\|")
+	columnPattern  = regexp.MustCompile("(?m)^\\| ((?:`[a-z0-9.]+/[^`]+`(?:, )?)+) \\|")
 )
 
 // TestEveryDependencyIsExplained: RATIONALE.md has every module that is required
