@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/awaken-agents/awaken-host/batch"
 )
 
 // Grant is what an operator lets a plugin use: [plugin.grant]. Paths and commands
@@ -16,7 +18,9 @@ type Grant struct {
 	Commands []string
 }
 
-// PathGrant is the host folder behind a guest path.
+// PathGrant is the host folder behind a guest path. Of a plugin with tools that run
+// in a sandbox, it is the place of the same name in the Environment, Host is empty,
+// and its tools beside the model, if it has any, do not see it.
 type PathGrant struct {
 	Host     string
 	Mode     string // "ro" or "rw"; empty: what the manifest asks for
@@ -34,7 +38,8 @@ func (g *Grant) clone() *Grant {
 // effective intersects the manifest's capabilities with the grant and clamps
 // memory and timeout. Secrets are not part of a grant: see effectiveSecrets. The
 // problems are what the grant names beyond the manifest.
-func effective(c Capabilities, g *Grant, l Limits) (Capabilities, []string) {
+func effective(m *Manifest, g *Grant, l Limits) (Capabilities, []string) {
+	c, sandboxed := m.Capabilities, m.Has(batch.TargetSandbox)
 	e := Capabilities{MemoryMiB: l.MemoryMiB, Timeout: l.Timeout}
 	if c.MemoryMiB > 0 {
 		e.MemoryMiB = min(c.MemoryMiB, l.MemoryMiB)
@@ -64,7 +69,10 @@ func effective(c Capabilities, g *Grant, l Limits) (Capabilities, []string) {
 			problems = append(problems, fmt.Sprintf(`grant.paths: %q has mode %q, write "ro" or "rw"`, p, clip(mode, 40)))
 		case mode == "rw" && asked == "ro":
 			problems = append(problems, fmt.Sprintf(`grant.paths: %q is granted "rw" but the manifest asks for "ro", write "ro"`, p))
-		case give.Host == "":
+		case sandboxed && give.Host != "":
+			problems = append(problems, fmt.Sprintf("grant.paths: %q has a host folder, and the plugin has tools that run in a sandbox: "+
+				"leave host away, the path is the place of that name in the sandbox; to bring a folder of this machine there, declare a [[sandbox.mount]]", p))
+		case !sandboxed && give.Host == "":
 			problems = append(problems, fmt.Sprintf("grant.paths: %q has no host folder, set host", p))
 		case give.MaxMiB < 0:
 			problems = append(problems, fmt.Sprintf("grant.paths: %q has max_mib %d, write 0 for none or a size", p, give.MaxMiB))
@@ -133,11 +141,15 @@ func (p *Plugin) MissingGrants() string {
 	var paths []string
 	lacking := false
 	for _, g := range sortedKeys(c.Paths) {
+		lacking = lacking || e.Paths[g] != c.Paths[g]
+		if p.Manifest.Has(batch.TargetSandbox) {
+			paths = append(paths, fmt.Sprintf("%s = { mode = %s }", tomlString(g), tomlString(c.Paths[g])))
+			continue
+		}
 		host := "…"
 		if p.Grant != nil && p.Grant.Paths[g].Host != "" {
 			host = p.Grant.Paths[g].Host
 		}
-		lacking = lacking || e.Paths[g] != c.Paths[g]
 		paths = append(paths, fmt.Sprintf("%s = { host = %s, mode = %s }", tomlString(g), tomlString(host), tomlString(c.Paths[g])))
 	}
 	if lacking {

@@ -229,7 +229,7 @@ func (o *LoadOptions) limits(dir string) (Limits, error) {
 // plugin may do here.
 func (o *LoadOptions) apply(p *Plugin, l Limits) error {
 	var problems []string
-	p.Effective, problems = effective(p.Manifest.Capabilities, o.Grant, l)
+	p.Effective, problems = effective(p.Manifest, o.Grant, l)
 	var more []string
 	p.Effective.Secrets, more = effectiveSecrets(p.Manifest.Capabilities.Secrets, o.Secrets)
 	problems = append(problems, more...)

@@ -198,7 +198,7 @@ timeout = "90s"
 
 func TestEffectiveCapabilities(t *testing.T) {
 	key := newKey(t)
-	host := func(mode string) PathGrant { return PathGrant{Host: "/srv", Mode: mode} }
+	host := func(mode string) PathGrant { return PathGrant{Mode: mode} }
 	def := DefaultLimits
 	for _, c := range []struct {
 		name   string
@@ -224,9 +224,9 @@ func TestEffectiveCapabilities(t *testing.T) {
 		{"other command", &Grant{Commands: []string{"sh"}}, Limits{}, Capabilities{}, `does not ask for "sh"`},
 		{"path raised", &Grant{Paths: map[string]PathGrant{"/data": host("rw")}}, Limits{}, Capabilities{}, `asks for "ro"`},
 		{"path mode", &Grant{Paths: map[string]PathGrant{"/data": host("x")}}, Limits{}, Capabilities{}, `write "ro" or "rw"`},
-		{"path without host", &Grant{Paths: map[string]PathGrant{"/data": {Mode: "ro"}}}, Limits{}, Capabilities{}, "set host"},
-		{"negative quota", &Grant{Paths: map[string]PathGrant{"/data": {Host: "x", MaxMiB: -1}}}, Limits{}, Capabilities{}, "max_mib"},
-		{"negative number of files", &Grant{Paths: map[string]PathGrant{"/data": {Host: "x", MaxFiles: -1}}}, Limits{}, Capabilities{}, "max_files"},
+		{"path with host", &Grant{Paths: map[string]PathGrant{"/data": {Host: "/srv", Mode: "ro"}}}, Limits{}, Capabilities{}, "leave host away"},
+		{"negative quota", &Grant{Paths: map[string]PathGrant{"/data": {MaxMiB: -1}}}, Limits{}, Capabilities{}, "max_mib"},
+		{"negative number of files", &Grant{Paths: map[string]PathGrant{"/data": {MaxFiles: -1}}}, Limits{}, Capabilities{}, "max_files"},
 		{"negative limit", nil, Limits{MemoryMiB: -1}, Capabilities{}, "[limits]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -251,6 +251,48 @@ func TestEffectiveCapabilities(t *testing.T) {
 	}
 }
 
+// Beside the model a path is a folder of this machine; where a tool of the plugin runs
+// in a sandbox, it is the place of that name there and no folder of this machine.
+func TestPathGrantsByTarget(t *testing.T) {
+	key := newKey(t)
+	const paths = "[capabilities]\npaths = { \"/data\" = \"ro\" }\n"
+	second := "[[tool]]\nid = \"more\"\nexport = \"more\"\n"
+	for _, c := range []struct {
+		name, manifest string
+		host, words    string
+		missing        string
+	}{
+		{"brain", minimal + paths, `C:\x`, "", `paths = { "/data" = { host = "…", mode = "ro" } }`},
+		{"brain without host", minimal + paths, "", "set host", ""},
+		{"sandbox", minimal + "target = \"sandbox\"\n" + paths, "", "", `paths = { "/data" = { mode = "ro" } }`},
+		{"sandbox with host", minimal + "target = \"sandbox\"\n" + paths, "/srv", "[[sandbox.mount]]", ""},
+		{"both", minimal + "target = \"sandbox\"\n" + second + paths, "", "", `paths = { "/data" = { mode = "ro" } }`},
+		{"both with host", minimal + second + "target = \"sandbox\"\n" + paths, "/srv", "leave host away", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFolder(t, c.manifest).sign(key)
+			o := LoadOptions{Trust: key.trust(), Grant: &Grant{Paths: map[string]PathGrant{"/data": {Host: c.host}}}}
+			p, err := Load(f.dir, o)
+			if c.words != "" {
+				if !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), c.words) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if err != nil || p.Effective.Paths["/data"] != "ro" || p.Grant.Paths["/data"].Host != c.host {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			if p.MissingGrants() != "" {
+				t.Errorf("asks for more: %s", p.MissingGrants())
+			}
+			o.Grant = nil
+			if p, err = Load(f.dir, o); err != nil || !strings.Contains(p.MissingGrants(), c.missing) {
+				t.Errorf("%v: %s", err, p.MissingGrants())
+			}
+		})
+	}
+}
+
 func TestMissingGrants(t *testing.T) {
 	key := newKey(t)
 	f := newFolder(t, asking).sign(key)
@@ -260,21 +302,21 @@ func TestMissingGrants(t *testing.T) {
 	}{
 		{nil, `[plugin.grant]
 hosts = ["a.example:443", "*.b.example:443"]
-paths = { "/data" = { host = "…", mode = "ro" }, "/work" = { host = "…", mode = "rw" } }
+paths = { "/data" = { mode = "ro" }, "/work" = { mode = "rw" } }
 commands = ["git", "rg"]
 [plugin.secrets]
 TOKEN = { env = "TOKEN" }
 `},
-		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git"}, Paths: map[string]PathGrant{"/data": {Host: `C:\x`}}}, `[plugin.grant]
-paths = { "/data" = { host = "C:\\x", mode = "ro" }, "/work" = { host = "…", mode = "rw" } }
+		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git"}, Paths: map[string]PathGrant{"/data": {}}}, `[plugin.grant]
+paths = { "/data" = { mode = "ro" }, "/work" = { mode = "rw" } }
 commands = ["git", "rg"]
 [plugin.secrets]
 TOKEN = { env = "TOKEN" }
 `},
 		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git", "rg"},
-			Paths: map[string]PathGrant{"/data": {Host: "d"}, "/work": {Host: "w"}}}, "[plugin.secrets]\nTOKEN = { env = \"TOKEN\" }\n"},
+			Paths: map[string]PathGrant{"/data": {}, "/work": {}}}, "[plugin.secrets]\nTOKEN = { env = \"TOKEN\" }\n"},
 		{&Grant{Hosts: []string{"a.example:443", "*.b.example"}, Commands: []string{"git", "rg"},
-			Paths: map[string]PathGrant{"/data": {Host: "d"}, "/work": {Host: "w"}}}, ""},
+			Paths: map[string]PathGrant{"/data": {}, "/work": {}}}, ""},
 	} {
 		o := LoadOptions{Trust: key.trust(), Grant: c.grant}
 		if c.want == "" {
@@ -336,7 +378,7 @@ func TestLoadKeepsNothingOfItsOptions(t *testing.T) {
 	key := newKey(t)
 	f := newFolder(t, asking).sign(key)
 	o := LoadOptions{Trust: key.trust(), Config: map[string]string{"a": "1"}, Names: map[string]string{"count": "c"},
-		Recovery: map[string]RecoveryChoice{"count": {MaxAttempts: 2}}, Grant: &Grant{Paths: map[string]PathGrant{"/data": {Host: "d"}}}}
+		Recovery: map[string]RecoveryChoice{"count": {MaxAttempts: 2}}, Grant: &Grant{Paths: map[string]PathGrant{"/data": {Mode: "ro"}}}}
 	p, err := Load(f.dir, o)
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +387,7 @@ func TestLoadKeepsNothingOfItsOptions(t *testing.T) {
 	clear(o.Names)
 	clear(o.Recovery)
 	clear(o.Grant.Paths)
-	if p.Config["a"] != "1" || p.Names["count"] != "c" || p.Recovery["count"].MaxAttempts != 2 || p.Grant.Paths["/data"].Host != "d" {
+	if p.Config["a"] != "1" || p.Names["count"] != "c" || p.Recovery["count"].MaxAttempts != 2 || p.Grant.Paths["/data"].Mode != "ro" {
 		t.Errorf("%+v", p)
 	}
 }

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -43,6 +44,11 @@ type Manifest struct {
 	State        []StateSpec
 }
 
+// Has reports whether a tool of the plugin runs in target.
+func (m *Manifest) Has(target batch.Target) bool {
+	return slices.ContainsFunc(m.Tools, func(t ToolSpec) bool { return t.Target == target })
+}
+
 // Module names the code.
 type Module struct {
 	Path   string // inside the plugin's folder, slash separated
@@ -72,6 +78,9 @@ type ToolSpec struct {
 	InputSchema  json.RawMessage // JSON Schema 2020-12; nil: any object
 	OutputSchema json.RawMessage // nil: not checked
 	Annotations  map[string]any
+	// Require is what the tool demands of the sandbox that it runs in: a property to a
+	// word that CheckRequirement accepts. Only of tools with target sandbox.
+	Require map[string]string
 
 	// Delegate marks a tool of host.toml that starts a child run, Parallel one whose
 	// calls may run side by side. A manifest cannot set them.

@@ -78,8 +78,7 @@ func parseManifest(top *section) *Manifest {
 		lines[t.ID] = s.line
 		m.Tools = append(m.Tools, t)
 	}
-	sandboxed := slices.ContainsFunc(m.Tools, func(t ToolSpec) bool { return t.Target == batch.TargetSandbox })
-	m.Capabilities = parseCapabilities(top.table("capabilities"), sandboxed)
+	m.Capabilities = parseCapabilities(top.table("capabilities"), m.Has(batch.TargetSandbox))
 	m.State = parseState(top.tables("state"))
 	top.close()
 	return m
@@ -235,6 +234,7 @@ func parseTool(s *section, abi ABI) ToolSpec {
 			t.Annotations = notes
 		}
 	}
+	t.Require = parseRequire(s, t.Target == batch.TargetSandbox)
 	t.Encoding = parseEncoding(s.table("encoding"), input)
 	if t.OutputSchema != nil && t.Encoding.Output == "text" {
 		s.fail("output_schema", `text is not checked against a schema, remove it or set encoding.output to "json" or "blocks"`)

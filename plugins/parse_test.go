@@ -37,6 +37,7 @@ id = "word_count"
 export = "word_count"
 description = "Counts words"
 target = "sandbox"
+require = { network = "none", filesystem = "isolated" }
 recovery = "replay_safe"
 isolation = "call"
 input_schema = { type = "object", properties = { text = { type = "string" } }, required = ["text"] }
@@ -78,6 +79,7 @@ func TestParseManifestSample(t *testing.T) {
 				OutputSchema: []byte(`{"type":"object"}`),
 				Annotations: map[string]any{"read_only": true, "since": "2024-05-01", "at": "2024-05-01T10:00:00Z",
 					"local": "2024-05-01T10:00:00"},
+				Require:  map[string]string{"network": "none", "filesystem": "isolated"},
 				Encoding: Encoding{Input: "json", Output: "json"},
 			},
 			{
@@ -143,6 +145,11 @@ func TestParseManifestProblems(t *testing.T) {
 		{"abi", swap(`"extism"`, `"extsm"`), []string{`:6: module.abi: "extsm" is not known, use "extism" or "wasi", did you mean "extism"?`}},
 		{"abi missing", swap("abi = \"extism\"\n", ""), []string{"module.abi: missing"}},
 		{"target", minimal + "target = \"sanbox\"\n", []string{`did you mean "sandbox"?`}},
+		{"require beside the model", minimal + "require = { network = \"none\" }\n", []string{`tool[0].require: only a tool with target = "sandbox"`}},
+		{"require a property", minimal + "target = \"sandbox\"\nrequire = { netwrok = \"none\" }\n", []string{`:11: tool[0].require.netwrok: "netwrok" is no property of a sandbox`, `did you mean "network"?`}},
+		{"require a word", minimal + "target = \"sandbox\"\nrequire = { filesystem = \"none\" }\n", []string{`filesystem cannot be "none": write "isolated"`}},
+		{"require no text", minimal + "target = \"sandbox\"\nrequire = { network = 1 }\n", []string{"tool[0].require.network: is an integer, write a string"}},
+		{"require no table", minimal + "target = \"sandbox\"\nrequire = \"all\"\n", []string{"tool[0].require: is a string, write a table"}},
 		{"recovery", minimal + "recovery = \"safe\"\n", []string{"tool[0].recovery"}},
 		{"isolation", minimal + "isolation = \"none\"\n", []string{"tool[0].isolation"}},
 		{"no export", swap("export = \"count\"\n", ""), []string{"tool[0].export: missing"}},

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/awaken-agents/awaken-host/plugins"
 )
 
 // Property names something that a boundary holds.
@@ -78,21 +79,8 @@ func (p Properties) Merge(q Properties) Properties {
 }
 
 // Requirements are what a tool or an operator demands of a boundary, by property: a
-// word of RequirementWords. Nil demands nothing.
+// word that plugins.CheckRequirement accepts. Nil demands nothing.
 type Requirements map[Property]string
-
-// RequirementWords are what may be demanded of each property. Of the network, a word
-// demands that no more can be reached than it says; of the others, that they are
-// enforced.
-var RequirementWords = map[Property][]string{
-	PropertyFilesystem: {"isolated"},
-	PropertyNetwork:    {string(NetworkNone), string(NetworkAllowlist)},
-	PropertyProcesses:  {"isolated"},
-	PropertyUser:       {"unprivileged"},
-	PropertyMemory:     {"limited"},
-	PropertyPIDs:       {"limited"},
-	PropertySyscalls:   {"filtered"},
-}
 
 // ParseRequirements checks what a manifest or host.toml demands. The error names the
 // property and what may stand there.
@@ -102,24 +90,12 @@ func ParseRequirements(m map[string]string) (Requirements, error) {
 	}
 	r := make(Requirements, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		words, known := RequirementWords[Property(name)]
-		if !known {
-			return nil, fmt.Errorf("%q is no property: %s are known", name, joinProperties())
-		}
-		if !slices.Contains(words, m[name]) {
-			return nil, fmt.Errorf("%s cannot be %q: write %s", name, m[name], strings.Join(words, " or "))
+		if err := plugins.CheckRequirement(name, m[name]); err != nil {
+			return nil, err
 		}
 		r[Property(name)] = m[name]
 	}
 	return r, nil
-}
-
-func joinProperties() string {
-	names := make([]string, len(PropertyNames))
-	for i, p := range PropertyNames {
-		names[i] = string(p)
-	}
-	return strings.Join(names, ", ")
 }
 
 // Unmet lists what p does not show to be enforced, one line for each, in the order of

@@ -40,23 +40,25 @@ func (a *app) loadTools(ctx context.Context) ([]*standard.Tool, error) {
 
 // toolView is a tool as -o json shows it.
 type toolView struct {
-	Name         string           `json:"name"`
-	Description  string           `json:"description"`
-	Plugin       string           `json:"plugin"`
-	Version      string           `json:"version"`
-	Digest       string           `json:"digest"` // of the manifest, or of the definitions in the host file
-	TrustedBy    string           `json:"trusted_by"`
-	Signer       string           `json:"signer,omitempty"`
-	Dir          string           `json:"dir"`
-	ABI          string           `json:"abi"`
-	Target       string           `json:"target"`
-	Isolation    string           `json:"isolation"`
-	Capability   string           `json:"recovery_capability"`
-	Policy       string           `json:"recovery_policy"`
-	Annotations  map[string]any   `json:"annotations"`
-	Capabilities capabilitiesView `json:"capabilities"`
-	InputSchema  json.RawMessage  `json:"input_schema,omitempty"`
-	OutputSchema json.RawMessage  `json:"output_schema,omitempty"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Plugin      string `json:"plugin"`
+	Version     string `json:"version"`
+	Digest      string `json:"digest"` // of the manifest, or of the definitions in the host file
+	TrustedBy   string `json:"trusted_by"`
+	Signer      string `json:"signer,omitempty"`
+	Dir         string `json:"dir"`
+	ABI         string `json:"abi"`
+	Target      string `json:"target"`
+	// Require is what the tool demands of the sandbox that it runs in.
+	Require      map[string]string `json:"require,omitempty"`
+	Isolation    string            `json:"isolation"`
+	Capability   string            `json:"recovery_capability"`
+	Policy       string            `json:"recovery_policy"`
+	Annotations  map[string]any    `json:"annotations"`
+	Capabilities capabilitiesView  `json:"capabilities"`
+	InputSchema  json.RawMessage   `json:"input_schema,omitempty"`
+	OutputSchema json.RawMessage   `json:"output_schema,omitempty"`
 }
 
 // capabilitiesView is what a plugin may use here: its manifest's wish, cut down by
@@ -76,7 +78,7 @@ func viewTool(t *standard.Tool) toolView {
 		Name: string(t.Name), Description: t.Spec.Description,
 		Plugin: m.ID, Version: m.Version, Digest: p.Digest,
 		TrustedBy: string(p.TrustedBy), Signer: p.Signer, Dir: p.Dir,
-		ABI: string(m.Module.ABI), Target: string(t.Spec.Target), Isolation: string(t.Spec.Isolation),
+		ABI: string(m.Module.ABI), Target: string(t.Spec.Target), Require: t.Spec.Require, Isolation: string(t.Spec.Isolation),
 		Capability: string(t.Spec.Recovery), Policy: string(t.Descriptor().Recovery),
 		Annotations: map[string]any{},
 		Capabilities: capabilitiesView{
@@ -201,6 +203,9 @@ func (v *toolView) table() *table {
 	t.add("manifest", "sha256 "+v.Digest)
 	t.add("abi", v.ABI)
 	t.add("runs in", v.Target)
+	for _, property := range slices.Sorted(maps.Keys(v.Require)) {
+		t.add("requires", property+" = "+v.Require[property])
+	}
 	t.add("isolation", v.Isolation)
 	t.add("recovery", v.Policy+" (the tool can promise "+v.Capability+")")
 	v.addAnnotations(t)

@@ -97,9 +97,10 @@ type Grant struct {
 	Commands []string
 }
 
-// PathGrant maps a guest path to a folder of this machine.
+// PathGrant maps a guest path to a folder of this machine, or, of a plugin with tools
+// that run in a sandbox, to the place of the same name there.
 type PathGrant struct {
-	Host   string
+	Host   string // empty: in the sandbox
 	Mode   string // "ro", the default, or "rw"
 	MaxMiB int    // how much it may hold; 0: not bounded
 	// MaxFiles is how many files and folders it may hold; 0: not bounded.
@@ -142,18 +143,6 @@ type Egress struct {
 	Timeout     time.Duration // of one request with its redirects; default 30s
 	RequestMiB  int           // of one request's body; default 8
 	ResponseMiB int           // of one answer's body; default 8
-}
-
-// Sandbox is where tools with target "sandbox" run.
-type Sandbox struct {
-	Tier               string // "namespace" (default), "docker", "podman", "k8s" or "local"
-	Provisioning       string // "on_tool_use" (default) or "eager"
-	Image              string // for container tiers, pinned: "name@sha256:…"
-	Network            string // "none" (default), "allowlist" or "host"
-	AllowLocalFallback bool
-	Warm               int // Environments kept ready; default 0
-	EngineArgs         []string
-	Require            map[string]string // property to its least level, for every tool
 }
 
 // Serve is where the faces listen.

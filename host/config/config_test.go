@@ -35,6 +35,9 @@ func TestParseDesignSample(t *testing.T) {
 	}
 	got := parse(t, string(data))
 	got.lines = nil
+	sandboxed := defaultSandbox()
+	sandboxed.EngineArgs, sandboxed.Image = []string{}, "name@sha256:"+strings.Repeat("0", 64)
+	sandboxed.Require = map[string]string{"network": "none"}
 	want := &Config{
 		File:    "etc/host.toml",
 		Version: 1,
@@ -54,14 +57,10 @@ func TestParseDesignSample(t *testing.T) {
 			Secrets: map[string]SecretSource{"API_TOKEN": {Env: "ACME_TOKEN"}},
 			Clock:   "real", Random: "real",
 		}},
-		Limits: Limits{MemoryMiB: 256, Timeout: time.Minute, OutputMiB: 16, ArgumentsMiB: 4, QueuedCalls: 1000, CompileTimeout: time.Minute},
-		Egress: Egress{Timeout: 30 * time.Second, RequestMiB: 8, ResponseMiB: 8},
-		Sandbox: Sandbox{
-			Tier: "namespace", Provisioning: "on_tool_use", Network: "none", EngineArgs: []string{},
-			Image:   "name@sha256:" + strings.Repeat("0", 64),
-			Require: map[string]string{"network": "none"},
-		},
-		Serve: Serve{Bind: "127.0.0.1:8421"},
+		Limits:  Limits{MemoryMiB: 256, Timeout: time.Minute, OutputMiB: 16, ArgumentsMiB: 4, QueuedCalls: 1000, CompileTimeout: time.Minute},
+		Egress:  Egress{Timeout: 30 * time.Second, RequestMiB: 8, ResponseMiB: 8},
+		Sandbox: sandboxed,
+		Serve:   Serve{Bind: "127.0.0.1:8421"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %s\nwant %s", reveal(got), reveal(want))

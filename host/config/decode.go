@@ -164,7 +164,7 @@ func (c *Config) decodeGrant(t *table) *Grant {
 	paths := t.section("paths")
 	for _, guest := range paths.names() {
 		p := PathGrant{Mode: defaultPathMode}
-		pt, _ := paths.sub(guest, `write { host = "…", mode = "ro" }`)
+		pt, _ := paths.sub(guest, `write { host = "…", mode = "ro" }, or { mode = "ro" } for a place in the sandbox`)
 		pt.text("host", &p.Host)
 		pt.text("mode", &p.Mode)
 		pt.integer("max_mib", &p.MaxMiB)
@@ -217,21 +217,4 @@ func (c *Config) decodeEgress(root *table) {
 	e.integer("request_mib", &c.Egress.RequestMiB)
 	e.integer("response_mib", &c.Egress.ResponseMiB)
 	c.Egress.CAFile = c.join(c.Egress.CAFile)
-}
-
-func (c *Config) decodeSandbox(root *table) {
-	s := root.section("sandbox")
-	s.text("tier", &c.Sandbox.Tier)
-	s.text("provisioning", &c.Sandbox.Provisioning)
-	s.text("image", &c.Sandbox.Image)
-	s.text("network", &c.Sandbox.Network)
-	s.flag("allow_local_fallback", &c.Sandbox.AllowLocalFallback)
-	s.integer("warm", &c.Sandbox.Warm)
-	s.texts("engine_args", &c.Sandbox.EngineArgs)
-	require := s.section("require")
-	for _, property := range require.names() {
-		var v string
-		require.text(property, &v)
-		put(&c.Sandbox.Require, property, v)
-	}
 }

@@ -36,7 +36,7 @@ func defaults() *Config {
 			CompileTimeout: time.Minute,
 		},
 		Egress:  Egress{Timeout: 30 * time.Second, RequestMiB: 8, ResponseMiB: 8},
-		Sandbox: Sandbox{Tier: "namespace", Provisioning: "on_tool_use", Network: "none"},
+		Sandbox: defaultSandbox(),
 		Serve:   Serve{Bind: "127.0.0.1:8421"},
 	}
 }

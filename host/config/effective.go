@@ -122,7 +122,9 @@ func (e *effective) plugin(key string, p *Plugin) {
 		e.add(child(at, "hosts"), g.Hosts)
 		for _, guest := range sorted(g.Paths) {
 			to := child(child(at, "paths"), guest)
-			e.add(child(to, "host"), g.Paths[guest].Host)
+			if host := g.Paths[guest].Host; host != "" {
+				e.add(child(to, "host"), host)
+			}
 			e.add(child(to, "mode"), g.Paths[guest].Mode)
 			e.add(child(to, "max_mib"), g.Paths[guest].MaxMiB)
 			e.add(child(to, "max_files"), g.Paths[guest].MaxFiles)
@@ -179,19 +181,6 @@ func (e *effective) egress(g *Egress) {
 	e.add("egress.timeout", g.Timeout)
 	e.add("egress.request_mib", g.RequestMiB)
 	e.add("egress.response_mib", g.ResponseMiB)
-}
-
-func (e *effective) sandbox(s *Sandbox) {
-	e.add("sandbox.tier", s.Tier)
-	e.add("sandbox.provisioning", s.Provisioning)
-	e.add("sandbox.image", s.Image)
-	e.add("sandbox.network", s.Network)
-	e.add("sandbox.allow_local_fallback", s.AllowLocalFallback)
-	e.add("sandbox.warm", s.Warm)
-	e.add("sandbox.engine_args", s.EngineArgs)
-	for _, property := range sorted(s.Require) {
-		e.add(child("sandbox.require", property), s.Require[property])
-	}
 }
 
 // literal writes a value as TOML.

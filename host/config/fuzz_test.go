@@ -26,6 +26,7 @@ func seeds(tb testing.TB) []string {
 		"version = 1\n[[trust.keys]]\nfile = \"a\"\n[[trust.keys]]\nfile = \"b\"\n[store]\nretention = \"1d\"",
 		"version = 1\nplugin = 5\n[limits]\ntimeout = [[], [[1]], {}]",
 		"version = 1\n[[client_tool]]\nid = \"a\"\nannotations = { n = 1979-05-27 }\n[client_tool.input_schema]\ntype = \"object\"\nproperties.q = { type = \"string\" }\n[[delegate_tool]]\nid = \"b\"\nparallel = false\n[tickets]\ntimeout = \"1d\"",
+		"version = 1\n[sandbox]\nlimits = { cpus = 0.5 }\n[[sandbox.mount]]\ntarget = \"/d\"\narchive = \"a.tar\"\nsha256 = \"x\"\n[sandbox.k8s]\nnode_selector.\"a/b\" = \"c\"\n[sandbox.docker]\ncommand = [\"docker\"]",
 		"\ufeffversion = 1",
 		"\xfe\xff",
 		"a.b.c = 1\na.b.\"d e\" = \"\\u00e9\"\n[a.f]\n[a.f.g]",

@@ -43,7 +43,7 @@ func TestProblems(t *testing.T) {
 		{"one nested table expected", plugin("[[plugin.config]]\na = \"b\""), []string{`4: plugin[0].config: is a list of tables; write it once, as a table [plugin.config]`}},
 		{"tables expected", "[plugin]\npath = \"x\"", []string{`2: plugin: is a table; start each plugin with [[plugin]]`}},
 		{"keys as strings", "[trust]\nkeys = [\"a.pub\"]", []string{`3: trust.keys[0]: is a string; write each key as { file = "…", plugins = ["…"] }`}},
-		{"path grant as string", plugin("[plugin.grant.paths]\n\"/w\" = \"work\""), []string{`5: plugin[0].grant.paths."/w": is a string; write { host = "…", mode = "ro" }`}},
+		{"path grant as string", plugin("[plugin.grant.paths]\n\"/w\" = \"work\""), []string{`5: plugin[0].grant.paths."/w": is a string; write { host = "…", mode = "ro" }, or { mode = "ro" } for a place in the sandbox`}},
 		{"config value", plugin("[plugin.config]\nn = 1"), []string{`5: plugin[0].config.n: is an integer; write a string, such as n = "…"`}},
 		{"recovery value", plugin("[plugin.recovery]\nt = 3"), []string{`5: plugin[0].recovery.t: is an integer; write a policy such as "replay_safe", or { policy = "replay_safe", max_attempts = 3 }`}},
 
@@ -80,7 +80,7 @@ func TestProblems(t *testing.T) {
 		{"host with another scheme", plugin("grant.hosts = [\"ftp://a\"]"), []string{`4: plugin[0].grant.hosts[0]: "ftp://a" has a scheme that is not known, write https://, http:// or none, which is https`}},
 		{"guest path", plugin("grant.paths.\"../w\".host = \"w\""), []string{`4: plugin[0].grant.paths."../w": is not a guest path; write an absolute path without "..", such as "/workspace"`}},
 		{"path mode", plugin("grant.paths.\"/w\" = { host = \"w\", mode = \"wr\" }"), []string{`4: plugin[0].grant.paths."/w".mode: "wr" is not known; write one of ro, rw`}},
-		{"path without host", plugin("[plugin.grant.paths.\"/w\"]\nmode = \"ro\""), []string{`4: plugin[0].grant.paths."/w": has no host; add host = "…"`}},
+		{"path with an empty host", plugin("grant.paths.\"/w\".host = \"\""), []string{`4: plugin[0].grant.paths."/w".host: is empty; name a file or folder`}},
 		{"path size", plugin("grant.paths.\"/w\" = { host = \"w\", max_mib = -1 }"), []string{`4: plugin[0].grant.paths."/w".max_mib: is -1; write a number from 0 to 1073741824`}},
 		{"path files", plugin("grant.paths.\"/w\" = { host = \"w\", max_files = 200001 }"), []string{`4: plugin[0].grant.paths."/w".max_files: is 200001; write a number from 0 to 200000`}},
 		{"command with path", plugin("grant.commands = [\"/bin/sh\"]"), []string{`4: plugin[0].grant.commands[0]: "/bin/sh" is not the name of a command; write the bare name, such as "git"`}},
@@ -117,8 +117,8 @@ func TestProblems(t *testing.T) {
 		{"sandbox network", "[sandbox]\nnetwork = \"all\"", []string{`3: sandbox.network: "all" is not known; write one of none, allowlist, host`}},
 		{"image", "[sandbox]\nimage = \"debian:12\"", []string{`3: sandbox.image: "debian:12" is not pinned by a digest; write "name@sha256:" and the 64 hexadecimal digits`}},
 		{"warm", "[sandbox]\nwarm = -1", []string{`3: sandbox.warm: is -1; write a number from 0 to 1000`}},
-		{"engine_args", "[sandbox]\nengine_args = [\"\"]", []string{`3: sandbox.engine_args[0]: is empty or has a zero byte; correct or remove it`}},
-		{"require", "[sandbox.require]\nnetwork = \"\"", []string{`3: sandbox.require.network: is not a property with a level; write it as network = "none"`}},
+		{"engine_args", "[sandbox]\nimage = \"sha256:" + digest + "\"\ntier = \"docker\"\nengine_args = [\"\"]", []string{`5: sandbox.engine_args[0]: is empty or has a zero byte; correct or remove it`}},
+		{"require", "[sandbox.require]\nnetwork = \"\"", []string{`3: sandbox.require.network: network cannot be "": write "none" or "allowlist"; write it as network = "none", or remove it`}},
 		{"bind", "[serve]\nbind = \"8421\"", []string{`3: serve.bind: "8421" is not an address to listen on; write host and port, such as "127.0.0.1:8421"`}},
 
 		{"several at once, in order", "[limits]\nmemory_mib = 0\ntimout = 1\n[store]\nsync = 1", []string{
@@ -182,7 +182,7 @@ func TestProblemsDoNotShowSecrets(t *testing.T) {
 // A table that this release refuses is not hidden by a mistake somewhere else.
 func TestRefusedBesidesMistakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "host.toml")
-	doc := "version = 1\n[sandbox]\ntier = \"docker\"\n[store]\nsynk = true\n[[plugin]]\npath = \"p\"\ngrant.commands = [\"a\"]\n"
+	doc := "version = 1\n[store]\nsynk = true\n[[plugin]]\noci = \"a@sha256:" + strings.Repeat("a", 64) + "\"\n"
 	if err := os.WriteFile(file, []byte(doc), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestRefusedBesidesMistakes(t *testing.T) {
 	for line := range strings.Lines(err.Error()) {
 		keys = append(keys, strings.Split(line, ": ")[1])
 	}
-	if got, want := strings.Join(keys, " "), "sandbox store.synk plugin[0].grant.commands"; got != want {
+	if got, want := strings.Join(keys, " "), "store.synk plugin[0].oci"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -106,6 +106,26 @@ func (t *table) integer(key string, dst *int) {
 	}
 }
 
+// number reads a float; a whole number is one too.
+func (t *table) number(key string, dst *float64) {
+	v, path, ok := t.take(key)
+	if !ok {
+		return
+	}
+	switch n := v.(type) {
+	case int64:
+		*dst = float64(n)
+	case float64:
+		if math.IsNaN(n) || math.IsInf(n, 0) {
+			t.r.bad(path, "is no number", "write one such as 2 or 0.5")
+			return
+		}
+		*dst = n
+	default:
+		t.r.bad(path, "is "+kind(v), "write a number without quotes")
+	}
+}
+
 func (t *table) duration(key string, dst *time.Duration) {
 	const remedy = `write a number with its unit, such as "100ms", "5s", "2m", "1h" or "30d"`
 	v, path, ok := t.take(key)

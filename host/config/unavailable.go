@@ -1,10 +1,6 @@
 package config
 
-import (
-	"reflect"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Unsupported lists what is set and has no effect in this release, in order of
 // lines. A Problem with Warning is harmless: the host does less than the setting
@@ -14,9 +10,6 @@ func (c *Config) Unsupported() []Problem {
 	u := &unsupported{c: c}
 	for i, p := range c.Plugins {
 		u.plugin(element("plugin", i), p)
-	}
-	if c.sandboxSet() {
-		u.refuse("sandbox", "running tools in a sandbox")
 	}
 	if c.lines["serve.bind"] != 0 || c.Serve != defaults().Serve {
 		u.warn("serve.bind", "nothing listens in this release")
@@ -37,17 +30,6 @@ func (c *Config) refused() []Problem {
 	return slices.DeleteFunc(c.Unsupported(), func(p Problem) bool { return p.Warning })
 }
 
-// sandboxSet reports whether the operator wrote anything about sandboxes, be it the
-// defaults: who writes network = "none" relies on it.
-func (c *Config) sandboxSet() bool {
-	for key := range c.lines {
-		if strings.HasPrefix(key, "sandbox.") {
-			return true
-		}
-	}
-	return !reflect.DeepEqual(c.Sandbox, defaults().Sandbox)
-}
-
 type unsupported struct {
 	c        *Config
 	problems []Problem
@@ -58,10 +40,6 @@ func (u *unsupported) add(p Problem) {
 	u.problems = append(u.problems, p)
 }
 
-func (u *unsupported) refuse(key, feature string) {
-	u.add(Problem{Key: key, What: feature + " is not available in this release", Remedy: "remove it"})
-}
-
 func (u *unsupported) warn(key, what string) {
 	u.add(Problem{Key: key, What: what, Remedy: "remove it, or keep it for a later release", Warning: true})
 }
@@ -70,10 +48,5 @@ func (u *unsupported) plugin(key string, p Plugin) {
 	if p.OCI != "" {
 		u.add(Problem{Key: child(key, "oci"), What: "loading plugins from a registry is not available in this release",
 			Remedy: `remove it and name a folder with path = "…"`})
-	}
-	if g := p.Grant; g != nil {
-		if len(g.Commands) > 0 {
-			u.refuse(key+".grant.commands", "running commands from plugins")
-		}
 	}
 }

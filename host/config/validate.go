@@ -27,12 +27,6 @@ const (
 	maxCalls          = 1_000_000
 )
 
-var (
-	tiers         = []string{"namespace", "docker", "podman", "k8s", "local"}
-	provisionings = []string{"on_tool_use", "eager"}
-	networks      = []string{"none", "allowlist", "host"}
-)
-
 // validator collects what is wrong with the values of a Config.
 type validator struct {
 	c        *Config
@@ -202,27 +196,6 @@ func (v *validator) egress() {
 	v.within("egress.timeout", e.Timeout, 100*time.Millisecond, time.Hour)
 	v.between("egress.request_mib", e.RequestMiB, 1, maxHTTPMiB)
 	v.between("egress.response_mib", e.ResponseMiB, 1, maxHTTPMiB)
-}
-
-func (v *validator) sandbox() {
-	s := &v.c.Sandbox
-	v.oneOf("sandbox.tier", s.Tier, tiers)
-	v.oneOf("sandbox.provisioning", s.Provisioning, provisionings)
-	v.oneOf("sandbox.network", s.Network, networks)
-	v.between("sandbox.warm", s.Warm, 0, maxWarm)
-	if s.Image != "" {
-		v.pinned("sandbox.image", s.Image)
-	}
-	for i, a := range s.EngineArgs {
-		if a == "" || strings.ContainsRune(a, 0) {
-			v.bad(element("sandbox.engine_args", i), "is empty or has a zero byte", "correct or remove it")
-		}
-	}
-	for _, property := range sorted(s.Require) {
-		if !made(property, lower+"_") || !made(s.Require[property], lower+"_") {
-			v.bad(child("sandbox.require", property), "is not a property with a level", `write it as network = "none"`)
-		}
-	}
 }
 
 func (v *validator) bind() {

@@ -83,7 +83,10 @@ func (v *validator) grant(key string, g *Grant) {
 		if !path.IsAbs(guest) || path.Clean(guest) != guest || strings.ContainsRune(guest, 0) {
 			v.bad(at, "is not a guest path", `write an absolute path without "..", such as "/workspace"`)
 		}
-		v.file(at, "host", p.Host)
+		// Whether there must be one is known once the manifest is read.
+		if p.Host != "" || v.c.lines[child(at, "host")] != 0 {
+			v.path(child(at, "host"), p.Host)
+		}
 		v.oneOf(child(at, "mode"), p.Mode, []string{"ro", "rw"})
 		v.between(child(at, "max_mib"), p.MaxMiB, 0, maxDiskMiB)
 		v.between(child(at, "max_files"), p.MaxFiles, 0, maxQuotaFiles)
