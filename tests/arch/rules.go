@@ -67,6 +67,12 @@ var House = Rules{
 			Why: "the workshop answers the ledger's Executor port and sends its traffic the guarded way"},
 		{Path: "sandbox/hand", May: []string{"sandbox", "batch", "plugins", "plugins/wasm"}, Tests: []string{"sandbox/sandboxtest"},
 			Why: "the in-sandbox side runs the one Wasm runtime"},
+		{Path: "sandbox/process", May: []string{"sandbox"}, Why: "programs of this machine that tiers start: one way to start, hold and end them"},
+		{Path: "sandbox/cgroup", May: []string{"sandbox"}, Why: "limits of this machine's kernel, for the tiers that run processes on it"},
+		{Path: "sandbox/local", May: []string{"sandbox", "sandbox/process"}, Tests: []string{"sandbox/sandboxtest"},
+			Why: "a tier of processes of this machine"},
+		{Path: "sandbox/namespace", May: []string{"sandbox", "sandbox/process", "sandbox/cgroup"}, Tests: []string{"sandbox/sandboxtest"},
+			Why: "a tier of processes of this machine"},
 		{Path: "sandbox/*", May: []string{"sandbox", "batch", "plugins"}, Tests: []string{"sandbox/sandboxtest"},
 			Why: "a tier implements its parent's contract and is held to the suite"},
 
