@@ -67,17 +67,39 @@ opa: # build OPA's own program, with which policies are compared
 	@$(GO) -C tests/opa build -o $(CURDIR)/$(BIN)/opa github.com/open-policy-agent/opa \
 		|| { echo "$(BIN)/opa cannot be built: policies are not compared with opa eval" >&2; test "$${CI:-}" != true; }
 
+# Clients refuse to parse the version that is not set.
+KUBE_VERSION := $(shell awk '/k8s.io\/kubernetes v/ { print $$NF }' tests/kube/go.mod)
+
+.PHONY: kube
+kube: # build the Kubernetes that tests run, at the version of tests/kube/go.mod
+	@echo "building Kubernetes into $(BIN): five minutes the first time"
+	@CGO_ENABLED=0 $(GO) -C tests/kube build -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' -o $(CURDIR)/$(BIN)/ tool \
+		|| { echo "Kubernetes cannot be built: nothing is tested on it" >&2; test "$${CI:-}" != true; }
+
+.PHONY: engines-program
+engines-program: # build what starts the engines
+	@CGO_ENABLED=0 $(GO) build -o $(BIN)/engines ./tests/engines
+
+# Those that run already stay as they are.
+.PHONY: engines
+engines: setup kube engines-program ## start dockerd, podman and a Kubernetes for tests, as root
+	@$(BIN)/engines up
+
+.PHONY: engines-down
+engines-down: engines-program ## stop the engines that make engines started
+	@$(BIN)/engines down
+
 # demo.sh gets the host and the folder of built, unsigned tools.
 .PHONY: demo
 demo: build tools ## show tools in several languages under a policy
 	@examples/wasm-tools/demo.sh $(CURDIR)/$(HOST) $(PLUGINS)
 
 .PHONY: test
-test: build guests opa ## run every test, with the race detector
+test: build guests opa $(if $(filter true,$(CI)),kube engines-program) ## run every test, with the race detector
 	@echo "running every test$(if $(RACE), with the race detector): about five minutes on two cores, more on the first run" >&2
 	@$(if $(RACE),,echo "no C compiler: testing without the race detector; to install one: apt-get install gcc libc6-dev" >&2)
 	@$(GO) build -o $(BIN)/summary ./tests/summary
-	@$(GO) test $(RACE) -json -p 2 -timeout 15m $(TEST) | $(BIN)/summary $(if $(filter true,$(CI)),-no-skips)
+	@$(if $(filter true,$(CI)),trap '$(BIN)/engines down' EXIT; $(BIN)/engines up;) $(GO) test $(RACE) -json -p 2 -timeout 15m $(TEST) | $(BIN)/summary $(if $(filter true,$(CI)),-no-skips)
 
 .PHONY: crash
 crash: guests ## kill a host 1000 times and write docs/RELIABILITY.md
@@ -133,6 +155,7 @@ check-modules:
 	@.ci/step "modules of the tools" $(GO) -C .ci/tools mod tidy -diff
 	@.ci/step "modules of the example tools" $(GO) -C examples/wasm-tools mod tidy -diff
 	@.ci/step "modules of OPA's program" $(GO) -C tests/opa mod tidy -diff
+	@.ci/step "modules of the Kubernetes for tests" $(GO) -C tests/kube mod tidy -diff
 	@.ci/step "modules verified" $(GO) mod verify
 
 .PHONY: check-generated
@@ -146,4 +169,5 @@ check-tree:
 
 .PHONY: clean
 clean: ## remove what was built
+	@if [ -x $(BIN)/engines ]; then $(BIN)/engines down; fi
 	rm -rf $(BIN)

@@ -38,6 +38,8 @@ type settings struct {
 
 var names = []string{"docker", "podman", "kube"}
 
+const defaultState = "bin/engines-state"
+
 // A socket's path has at most 107 bytes, and the longest one that an engine makes in
 // the folder takes about 40.
 const maxDir = 64
@@ -45,11 +47,16 @@ const maxDir = 64
 func open(state, bin string) (*engines, error) {
 	said := filepath.Join(state, "engines.json")
 	if state == "" {
-		state, said = filepath.Join("bin", "engines-state"), filepath.Join("bin", "engines.json")
+		state, said = defaultState, filepath.Join("bin", "engines.json")
 	}
 	dir, err := filepath.Abs(state)
 	if err != nil {
 		return nil, err
+	}
+	sum := sha256.Sum256([]byte(dir))
+	id := hex.EncodeToString(sum[:3])
+	if len(dir) > maxDir && state == defaultState {
+		dir = filepath.Join(os.TempDir(), "awaken-engines-"+id)
 	}
 	if len(dir) > maxDir {
 		return nil, fmt.Errorf("%s: a path over %d bytes is too long for the sockets in it; name a shorter one with -state", dir, maxDir)
@@ -59,8 +66,7 @@ func open(state, bin string) (*engines, error) {
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
-	sum := sha256.Sum256([]byte(dir))
-	e.settings.ID = hex.EncodeToString(sum[:3])
+	e.settings.ID = id
 	if e.settings.Report, err = filepath.Abs(said); err != nil {
 		return nil, err
 	}
