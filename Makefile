@@ -68,7 +68,7 @@ opa: # build OPA's own program, with which policies are compared
 		|| { echo "$(BIN)/opa cannot be built: policies are not compared with opa eval" >&2; test "$${CI:-}" != true; }
 
 # Clients refuse to parse the version that is not set.
-KUBE_VERSION := $(shell awk '/k8s.io\/kubernetes v/ { print $$NF }' tests/kube/go.mod)
+KUBE_VERSION = $(shell $(GO) -C tests/kube list -m -f '{{.Version}}' k8s.io/kubernetes)
 
 .PHONY: kube
 kube: # build the Kubernetes that tests run, at the version of tests/kube/go.mod
