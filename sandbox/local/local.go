@@ -87,7 +87,7 @@ func (i *instance) start(spec *sandbox.Spec, log *slog.Logger) error {
 	cmd := exec.Command(spec.Hand, "serve") //nolint:gosec // the operator's own Hand
 	cmd.Dir = spec.Workspace
 	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + spec.Workspace, "TMPDIR=" + i.temp, "LANG=C.UTF-8",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + i.temp, "TMPDIR=" + i.temp, "LANG=C.UTF-8",
 	}, spec.Env...)
 	cmd.Env = append(cmd.Env, i.mark...)
 	ownSession(cmd)

@@ -1,0 +1,138 @@
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/sandbox"
+	"github.com/awaken-agents/awaken-host/sandbox/process"
+)
+
+// instance is one sandbox. bwrap stays outside of it as the parent of its first
+// process, which is the Hand: when either ends, the kernel ends all that is inside.
+type instance struct {
+	id       string
+	network  sandbox.Network
+	limits   sandbox.InstanceLimits
+	folders  []string        // what can be read of this machine
+	writable map[string]bool // mount points that may be
+	cmd      *exec.Cmd       // bwrap
+	pipes    *process.Pipes
+	status   *os.File // what bwrap says of itself; it dies of saying it to nobody
+	stderr   *process.Tail
+	done     chan struct{}
+
+	mu    sync.Mutex
+	child int             // the Hand, as this machine numbers it; 0 before it is known
+	first *process.Handle // of child
+
+	stop    sync.Mutex // held while Stop works
+	stopped bool
+}
+
+// supervise reads what bwrap and Hand write to standard error, and closes done when
+// both have ended.
+func (i *instance) supervise(stderr io.ReadCloser, log *slog.Logger) {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		process.LogLines(stderr, i.stderr, log)
+	}()
+	go func() {
+		defer close(i.done)
+		_ = i.cmd.Wait()
+		_ = i.status.Close()
+		// Nobody inside lives on without bwrap, but ending takes a moment.
+		if h, _ := i.handle(); h != nil {
+			_ = h.Wait(context.Background())
+		}
+		select {
+		case <-read:
+		case <-time.After(time.Second):
+		}
+	}()
+}
+
+// hold gets hold of the first process inside.
+func (i *instance) hold(child int) error {
+	h, err := process.Open(child)
+	if err != nil {
+		return fmt.Errorf("first process %d: %w", child, err)
+	}
+	if s, err := process.ReadStat(child); err != nil || s.Parent != i.cmd.Process.Pid {
+		_ = h.Close()
+		return fmt.Errorf("process %d is not bubblewrap's: %w", child, err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.child, i.first = child, h
+	return nil
+}
+
+func (i *instance) handle() (*process.Handle, int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.first, i.child
+}
+
+func (i *instance) Channel() io.ReadWriteCloser { return i.pipes }
+
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+func (i *instance) Ended(context.Context) error {
+	select {
+	case <-i.done:
+		return process.Ended(sandbox.TierNamespace, i.cmd.ProcessState, i.stderr)
+	default:
+		return nil
+	}
+}
+
+// Stop kills the first process inside, with which the kernel ends all others.
+func (i *instance) Stop(ctx context.Context) error {
+	i.stop.Lock()
+	defer i.stop.Unlock()
+	if i.stopped {
+		return nil
+	}
+	_ = i.pipes.Close()
+	h, child := i.handle()
+	if h != nil {
+		if err := h.Kill(); err != nil {
+			return i.left(fmt.Sprintf("process %d cannot be ended", child), err)
+		}
+		if err := h.Wait(ctx); err != nil {
+			return i.left(fmt.Sprintf("process %d has not ended", child), err)
+		}
+	}
+	// Without a first process bwrap ends by itself. One that has none yet is told.
+	if h == nil {
+		_ = i.cmd.Process.Kill()
+	}
+	select {
+	case <-i.done:
+	case <-ctx.Done():
+		return i.left(fmt.Sprintf("bubblewrap, process %d, has not ended", i.cmd.Process.Pid), ctx.Err())
+	}
+	i.pipes.Discard()
+	i.stopped = true
+	return nil
+}
+
+func (i *instance) left(what string, err error) error {
+	return fmt.Errorf("environment %s, tier %s: %s: %w", i.id, sandbox.TierNamespace, what, err)
+}
+
+func writable(spec *sandbox.Spec) map[string]bool {
+	w := map[string]bool{sandbox.WorkspaceDir: true, sandbox.TempDir: true, sandbox.StateDir: true}
+	for _, m := range spec.Mounts {
+		w[m.Target] = m.Writable
+	}
+	return w
+}
