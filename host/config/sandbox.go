@@ -75,8 +75,9 @@ func defaultSandbox() Sandbox {
 	return Sandbox{
 		Tier: sandbox.TierNamespace, Provisioning: "on_tool_use", Network: string(sandbox.NetworkNone),
 		MaxReady: defaultMaxReady, Idle: defaultIdle, Workspace: workspaceKeep,
-		Limits: SandboxLimits{MemoryMiB: d.MemoryMiB, CPUs: d.CPUs, PIDs: d.PIDs, WorkspaceMiB: d.WorkspaceMiB, TempMiB: d.TempMiB, OpenFiles: d.OpenFiles},
-		Docker: SandboxEngine{Command: []string{sandbox.TierDocker}}, Podman: SandboxEngine{Command: []string{sandbox.TierPodman}},
+		Limits:    SandboxLimits{MemoryMiB: d.MemoryMiB, CPUs: d.CPUs, PIDs: d.PIDs, WorkspaceMiB: d.WorkspaceMiB, TempMiB: d.TempMiB, OpenFiles: d.OpenFiles},
+		Namespace: SandboxNamespace{User: defaultUser},
+		Docker:    SandboxEngine{Command: []string{sandbox.TierDocker}}, Podman: SandboxEngine{Command: []string{sandbox.TierPodman}},
 		Kube: defaultKube(),
 	}
 }

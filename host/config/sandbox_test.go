@@ -48,6 +48,9 @@ archive = "model.tar.gz"
 sha256 = "`+strings.ToUpper(digest)+`"
 [sandbox.namespace]
 folders = ["/usr", "/opt/tools"]
+program = "bin/bwrap"
+user = 1234
+cgroup = "/sys/fs/cgroup/awaken"
 [sandbox.docker]
 command = ["docker", "--host", "unix:///run/d.sock"]
 [sandbox.podman]
@@ -73,7 +76,7 @@ start_timeout = "30s"
 			{Target: "/data/words.txt", File: "/usr/share/words", Mode: "ro"},
 			{Target: "/model", Archive: "etc/model.tar.gz", SHA256: digest, Mode: "ro"},
 		},
-		Namespace: SandboxNamespace{Folders: []string{"/usr", "/opt/tools"}},
+		Namespace: SandboxNamespace{Program: "etc/bin/bwrap", Folders: []string{"/usr", "/opt/tools"}, User: 1234, Cgroup: "/sys/fs/cgroup/awaken"},
 		Docker:    SandboxEngine{Command: []string{"docker", "--host", "unix:///run/d.sock"}},
 		Podman:    SandboxEngine{Command: []string{"podman"}, Pull: true},
 		Kube: SandboxKube{Kubeconfig: "etc/kube.config", Context: "prod", Namespace: "tools", HandImage: "hand@sha256:" + digest,
@@ -140,6 +143,8 @@ func TestSandboxProblems(t *testing.T) {
 		{"no folders", "[sandbox.namespace]\nfolders = []", `3: sandbox.namespace.folders: is empty`},
 		{"the whole root", "[sandbox.namespace]\nfolders = [\"/\"]", `3: sandbox.namespace.folders[0]: "/" is not a folder that a root can be built from`},
 		{"relative folder", "[sandbox.namespace]\nfolders = [\"usr\"]", `3: sandbox.namespace.folders[0]: "usr" is not a folder`},
+		{"root in a sandbox", "[sandbox.namespace]\nuser = 0", `3: sandbox.namespace.user: is 0; write a number from 1`},
+		{"relative cgroup", "[sandbox.namespace]\ncgroup = \"awaken\"", `3: sandbox.namespace.cgroup: "awaken" is not the folder of a cgroup`},
 		{"no engine", "[sandbox.docker]\ncommand = []", `3: sandbox.docker.command: names no program`},
 		{"engine in one word", "[sandbox.podman]\ncommand = \"podman --root x\"", `3: sandbox.podman.command: is a string; write a list of strings`},
 		{"hand image", "[sandbox.k8s]\nhand_image = \"hand:1\"", `3: sandbox.k8s.hand_image: "hand:1" is not pinned by a digest`},

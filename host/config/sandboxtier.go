@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"time"
@@ -11,7 +12,10 @@ import (
 
 // SandboxNamespace is [sandbox.namespace].
 type SandboxNamespace struct {
+	Program string   // bubblewrap, or sandbox-exec on macOS; empty: as PATH finds it
 	Folders []string // of this machine, absolute: what the read-only root is built from; nil: the tier's own list
+	User    int      // user and group id of sandboxes while the host runs as root; default 65534
+	Cgroup  string   // of cgroup v2, absolute: where those of sandboxes are made; empty: one is looked for
 }
 
 // SandboxEngine is [sandbox.docker] or [sandbox.podman].
@@ -33,12 +37,26 @@ type SandboxKube struct {
 	StartTimeout          time.Duration // until a Pod runs; default 2m
 }
 
+const defaultUser = 65534 // nobody
+
+// joinProgram resolves a program: a bare name is looked for in PATH.
+func (c *Config) joinProgram(name string) string {
+	if !strings.ContainsRune(name, filepath.Separator) {
+		return name
+	}
+	return c.join(name)
+}
+
 func defaultKube() SandboxKube { return SandboxKube{StartTimeout: 2 * time.Minute} }
 
 func (c *Config) decodeTiers(sandbox *table) {
 	s := &c.Sandbox
 	ns := sandbox.section("namespace")
+	ns.text("program", &s.Namespace.Program)
 	ns.texts("folders", &s.Namespace.Folders)
+	ns.integer("user", &s.Namespace.User)
+	ns.text("cgroup", &s.Namespace.Cgroup)
+	s.Namespace.Program = c.joinProgram(s.Namespace.Program)
 	for _, e := range []struct {
 		name string
 		to   *SandboxEngine
@@ -74,6 +92,13 @@ func (v *validator) tiers(s *Sandbox) {
 	}
 	if s.Namespace.Folders != nil && len(s.Namespace.Folders) == 0 {
 		v.bad("sandbox.namespace.folders", "is empty, so no program would be there", `name folders such as "/usr", or leave it out`)
+	}
+	if s.Namespace.Program != "" {
+		v.path("sandbox.namespace.program", s.Namespace.Program)
+	}
+	v.between("sandbox.namespace.user", s.Namespace.User, 1, math.MaxInt32) // 0 is root
+	if g := s.Namespace.Cgroup; g != "" && (!filepath.IsAbs(g) || filepath.Clean(g) != g || strings.ContainsRune(g, 0)) {
+		v.bad("sandbox.namespace.cgroup", fmt.Sprintf("%q is not the folder of a cgroup", clip(g)), `write an absolute path such as "/sys/fs/cgroup/awaken"`)
 	}
 	v.engine("sandbox.docker.command", s.Docker.Command)
 	v.engine("sandbox.podman.command", s.Podman.Command)
@@ -119,7 +144,10 @@ func (v *validator) kubeName(key, name string) {
 }
 
 func (e *effective) tiers(s *Sandbox) {
+	e.add("sandbox.namespace.program", s.Namespace.Program)
 	e.add("sandbox.namespace.folders", s.Namespace.Folders)
+	e.add("sandbox.namespace.user", s.Namespace.User)
+	e.add("sandbox.namespace.cgroup", s.Namespace.Cgroup)
 	for _, t := range []struct {
 		name string
 		of   *SandboxEngine

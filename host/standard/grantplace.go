@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/awaken-agents/awaken-host/host/config"
+	"github.com/awaken-agents/awaken-host/sandbox"
+	"github.com/awaken-agents/awaken-host/sandbox/namespace"
 )
 
 // place is something of the host's own that a plugin's folder must not reach.
@@ -55,6 +57,8 @@ func ownPlaces(cfg *config.Config) []place {
 			list = append(list, place{b.Token.File, "the token of a policy bundle", true})
 		}
 	}
+	list = append(list, place{cfg.Sandbox.HandBin, "the program that runs in sandboxes", false},
+		place{cfg.Sandbox.Kube.Kubeconfig, "the credentials of a cluster", true})
 	for _, k := range cfg.Trust.Keys {
 		list = append(list, place{k.File, "a trusted key; secret ones are often kept beside it", true})
 	}
@@ -79,33 +83,70 @@ func checkPlaces(cfg *config.Config, i int) error {
 		return nil
 	}
 	var errs []error
-	refuse := func(guest, format string, a ...any) {
-		errs = append(errs, fmt.Errorf("%s: [[plugin]] %d: grant.paths: %q: %s; name a folder of its own, such as \"work\" beside the host file",
-			cfg.File, i+1, guest, fmt.Sprintf(format, a...)))
-	}
 	for _, guest := range slices.Sorted(maps.Keys(g.Paths)) {
 		to := g.Paths[guest]
-		for _, own := range ownPlaces(cfg) {
-			if !own.read && to.Mode != "rw" {
-				continue
-			}
-			switch {
-			case within(to.Host, own.path):
-				refuse(guest, "the folder %s lies in %s (%s)", to.Host, own.path, own.what)
-			case within(own.path, to.Host):
-				refuse(guest, "the folder %s holds %s (%s)", to.Host, own.path, own.what)
-			}
+		for _, what := range reaches(cfg, to.Host, to.Mode == "rw") {
+			errs = append(errs, fmt.Errorf("%s: [[plugin]] %d: grant.paths: %q: %s; name a folder of its own, such as \"work\" beside the host file",
+				cfg.File, i+1, guest, what))
 		}
-		for _, s := range systemFolders {
-			if within(to.Host, s) && !within(to.Host, "/dev/shm") {
-				refuse(guest, "the folder %s is part of %s, where the system shows its processes and devices", to.Host, s)
+	}
+	return placesError(errs)
+}
+
+// checkSandboxPlaces does the same for what of this machine is in every sandbox.
+func checkSandboxPlaces(cfg *config.Config) error {
+	var errs []error
+	for i, m := range cfg.Sandbox.Mounts {
+		for _, source := range []string{m.Folder, m.File, m.Archive} {
+			for _, what := range reaches(cfg, source, m.Mode == "rw") {
+				errs = append(errs, fmt.Errorf("%s: [[sandbox.mount]] %d (%s): %s; name one of its own, such as \"data\" beside the host file",
+					cfg.File, i+1, m.Target, what))
 			}
 		}
 	}
+	folders := cfg.Sandbox.Namespace.Folders
+	if folders == nil && cfg.Sandbox.Tier == sandbox.TierNamespace {
+		folders = namespace.DefaultFolders()
+	}
+	for _, folder := range folders {
+		for _, what := range reaches(cfg, folder, false) {
+			errs = append(errs, fmt.Errorf("%s: [sandbox.namespace].folders: %s; move that elsewhere, or name other folders with programs", cfg.File, what))
+		}
+	}
+	return placesError(errs)
+}
+
+func placesError(errs []error) error {
 	if len(errs) == 0 {
 		return nil
 	}
 	return setupError{errors.Join(errs...)}
+}
+
+// reaches says what of the host's own, or of the system, a folder or file gives away,
+// a sentence for each. An empty path is none.
+func reaches(cfg *config.Config, path string, write bool) []string {
+	if path == "" {
+		return nil
+	}
+	var out []string
+	for _, own := range ownPlaces(cfg) {
+		if !own.read && !write {
+			continue
+		}
+		switch {
+		case within(path, own.path):
+			out = append(out, fmt.Sprintf("the folder %s lies in %s (%s)", path, own.path, own.what))
+		case within(own.path, path):
+			out = append(out, fmt.Sprintf("the folder %s holds %s (%s)", path, own.path, own.what))
+		}
+	}
+	for _, s := range systemFolders {
+		if within(path, s) && !within(path, "/dev/shm") {
+			out = append(out, fmt.Sprintf("the folder %s is part of %s, where the system shows its processes and devices", path, s))
+		}
+	}
+	return out
 }
 
 // within reports whether inner is outer or lies in it, by name or by what is on the

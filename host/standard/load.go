@@ -78,7 +78,7 @@ func loadPlugins(cfg *config.Config) (*plugins.Snapshot, []message, error) {
 	}
 	messages = append(messages, doubtfulSecrets(loaded)...)
 	declared, err := declaredPlugins(cfg)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(append(errs, checkSandboxPlaces(cfg), err)...); err != nil {
 		return nil, nil, err
 	}
 	s, err := plugins.NewSnapshot(append(loaded, declared...))
@@ -143,10 +143,11 @@ func loadOptions(cfg *config.Config, trust plugins.Trust, p *config.Plugin, i in
 		if g.Paths != nil {
 			o.Grant.Paths = make(map[string]plugins.PathGrant, len(g.Paths))
 			for guest, to := range g.Paths {
-				o.Grant.Paths[guest] = plugins.PathGrant{
-					// As it is now: a link that is changed later leads nowhere else.
-					Host: resolved(to.Host), Mode: to.Mode, MaxMiB: to.MaxMiB, MaxFiles: to.MaxFiles,
+				host := to.Host
+				if host != "" { // else it is a place in a sandbox
+					host = resolved(host) // as it is now: a link that is changed later leads nowhere else
 				}
+				o.Grant.Paths[guest] = plugins.PathGrant{Host: host, Mode: to.Mode, MaxMiB: to.MaxMiB, MaxFiles: to.MaxFiles}
 			}
 		}
 	}

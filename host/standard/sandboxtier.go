@@ -10,6 +10,7 @@ import (
 	"github.com/awaken-agents/awaken-host/sandbox"
 	"github.com/awaken-agents/awaken-host/sandbox/container"
 	"github.com/awaken-agents/awaken-host/sandbox/local"
+	"github.com/awaken-agents/awaken-host/sandbox/namespace"
 )
 
 // handName is the Hand's program, as it is looked for beside the host's own.
@@ -23,6 +24,10 @@ func openTier(cfg *config.Config, name string, log *slog.Logger) (sandbox.Tier, 
 	switch name {
 	case sandbox.TierLocal:
 		return local.New(local.Options{Logger: log}), nil
+	case sandbox.TierNamespace:
+		return namespace.New(namespace.Options{
+			Program: s.Namespace.Program, Folders: s.Namespace.Folders, User: s.Namespace.User, Cgroup: s.Namespace.Cgroup, Logger: log,
+		}), nil
 	case sandbox.TierDocker, sandbox.TierPodman:
 		engine := &s.Docker
 		if name == sandbox.TierPodman {
