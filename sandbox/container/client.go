@@ -7,14 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/awaken-agents/awaken-host/sandbox/process"
 )
 
 const (
 	maxAnswer = 8 << 20 // of a client command
-	maxTail   = 4 << 10 // of what a client or the Hand said last
 	waitDelay = 2 * time.Second
 )
 
@@ -55,7 +55,7 @@ func (t *Tier) client(ctx context.Context, args ...string) *exec.Cmd {
 // An error is a *clientError.
 func (t *Tier) ask(ctx context.Context, args ...string) ([]byte, error) {
 	var stdout head
-	var stderr tail
+	var stderr process.Tail
 	cmd := t.client(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -103,16 +103,3 @@ func (h *head) Write(p []byte) (int, error) {
 	h.Buffer.Write(p)
 	return n, nil
 }
-
-// Tail keeps the end of what is written to it.
-type tail struct{ text []byte }
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if over := len(t.text) - maxTail; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string { return strings.TrimSpace(strings.ToValidUTF8(string(t.text), "�")) }

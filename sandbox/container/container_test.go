@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -345,38 +344,5 @@ func TestStartFails(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestSearchLog(t *testing.T) {
-	id := strings.Repeat("ab12", 16)
-	for _, c := range []struct {
-		name    string
-		id      string
-		records []any
-		want    bool
-	}{
-		{"of it", id, []any{"6,1,1,-;hello", "6,2,2,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/docker/" + id + ",task=x"}, true},
-		{"after a lost record", id, []any{syscall.EPIPE, "oom-kill:oom_memcg=/libpod_parent/libpod-" + id + ",task=x"}, true},
-		{"of another", id, []any{"oom-kill:oom_memcg=/docker/" + strings.Repeat("cd34", 16) + ",task_memcg=/docker/" + id}, false},
-		{"only mentioned", id, []any{"device " + id}, false},
-		{"a short id", "a", []any{"oom_memcg=/docker/abc,"}, false},
-		{"unreadable", id, []any{syscall.EPERM}, false},
-		{"empty", id, nil, false},
-	} {
-		read := func(b []byte) (int, error) {
-			if len(c.records) == 0 {
-				return 0, syscall.EAGAIN
-			}
-			next := c.records[0]
-			c.records = c.records[1:]
-			if err, ok := next.(error); ok {
-				return 0, err
-			}
-			return copy(b, next.(string)), nil
-		}
-		if got := searchLog(read, c.id); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
 	}
 }

@@ -23,6 +23,11 @@ type engine struct {
 	flat   func(f *facts) string
 	facts  func(info []byte) (*facts, error)
 	global []option // before the subcommand
+	// Litters: the monitor of a container notes in an empty file "oom" that memory ran
+	// out. Where the engine's own record of the container misses that (podman 4.3), the
+	// file is in the folder that the client was started in, so that one gets a folder of
+	// its own. It must be one that nothing inside the container can put a link into.
+	litters bool
 }
 
 // Facts are what an engine says of itself, and of the image.
@@ -73,7 +78,7 @@ var engines = map[string]*engine{
 			return args
 		},
 		flat:  func(*facts) string { return "bind-nonrecursive=true" },
-		facts: podmanFacts,
+		facts: podmanFacts, litters: true,
 		global: []option{
 			{name: "--root", value: true}, {name: "--runroot", value: true}, {name: "--tmpdir", value: true},
 			{name: "--runtime", value: true}, {name: "--runtime-flag", value: true}, {name: "--conmon", value: true},

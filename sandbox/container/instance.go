@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
+	"github.com/awaken-agents/awaken-host/sandbox/process"
 )
 
 type instance struct {
@@ -20,11 +22,13 @@ type instance struct {
 	spec  sandbox.Spec
 	name  string
 	cmd   *exec.Cmd
-	pipes *pipes
+	pipes *process.Pipes
 	said  said
 	ready chan struct{} // closed when the Hand said so
 	done  chan struct{} // closed when the client has ended
 	exit  error         // of the client; set before done is closed
+
+	scratch string // folder of the client, or empty; see engine.litters
 
 	mu      sync.Mutex // held for as long as the engine is asked: one asks, the others get its answer
 	ended   *sandbox.EndedError
@@ -33,23 +37,14 @@ type instance struct {
 
 var _ sandbox.Instance = (*instance)(nil)
 
-// Pipes are the client's standard input and output.
-type pipes struct{ in, out *os.File }
-
-func (p *pipes) Read(b []byte) (int, error)  { return p.out.Read(b) }
-func (p *pipes) Write(b []byte) (int, error) { return p.in.Write(b) }
-
-// Close closes the input only: what the Hand still has to say can be read to its end.
-func (p *pipes) Close() error {
-	if err := p.in.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return err
+// Discard lets go of what spawn made, but for the client.
+func (i *instance) discard() {
+	i.pipes.Discard()
+	if i.scratch != "" {
+		if err := os.RemoveAll(i.scratch); err != nil {
+			i.tier.logger.Warn("a folder for temporary files stays", "folder", i.scratch, "error", err)
+		}
 	}
-	return nil
-}
-
-func (p *pipes) close() {
-	p.in.Close()
-	p.out.Close()
 }
 
 func (i *instance) Channel() io.ReadWriteCloser { return i.pipes }
@@ -93,7 +88,7 @@ func (i *instance) why(ctx context.Context) *sandbox.EndedError {
 		switch {
 		case s.Running:
 			e.What += ", but its client ended: " + i.exit.Error()
-		case s.OOMKilled, s.ExitCode == 128+int(syscall.SIGKILL) && kernelKilled(list[0].ID):
+		case s.OOMKilled, s.ExitCode == 128+int(syscall.SIGKILL) && i.noted():
 			e.Reason = sandbox.ReasonMemory
 			e.What += fmt.Sprintf(", over its limit of %d MiB", i.spec.Limits.WithDefaults().MemoryMiB)
 		case s.ExitCode > 128:
@@ -111,6 +106,15 @@ func (i *instance) why(ctx context.Context) *sandbox.EndedError {
 		e.What += ": " + text
 	}
 	return e
+}
+
+// Noted says whether podman's monitor noted that memory ran out: see engine.litters.
+func (i *instance) noted() bool {
+	if i.scratch == "" {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(i.scratch, "oom"))
+	return err == nil
 }
 
 // Stop removes the container, which ends all that runs in it, and waits for the
@@ -138,7 +142,7 @@ func (i *instance) Stop(ctx context.Context) error {
 		}
 		<-i.done
 	}
-	i.pipes.close()
+	i.discard()
 	return nil
 }
 

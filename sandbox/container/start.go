@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
+	"github.com/awaken-agents/awaken-host/sandbox/process"
 )
 
 const (
@@ -20,6 +21,8 @@ const (
 	// ended: until then it may appear.
 	settleTime = 1500 * time.Millisecond
 	settleStep = 250 * time.Millisecond
+
+	maxLine = 4 << 10 // of what is said before the Hand is ready
 )
 
 // Start runs the client's "run" and returns when the Hand says that it is ready: the
@@ -67,7 +70,7 @@ func (t *Tier) start(ctx context.Context, f *facts, spec *sandbox.Spec, args []s
 		}
 	default:
 	}
-	i.pipes.close()
+	i.discard()
 	var failed *sandbox.UnavailableError
 	if ctx.Err() != nil {
 		failed = t.unavailable(sandbox.ReasonStart, "the Hand was not ready in time", "")
@@ -94,24 +97,22 @@ func (t *Tier) spawn(f *facts, spec *sandbox.Spec, args []string) (*instance, er
 	i.spec.Mounts = append([]sandbox.Mount(nil), spec.Mounts...)
 	i.cmd = t.client(context.WithoutCancel(context.Background()), args...)
 	i.cmd.WaitDelay = 0
-	inside, stdin, err := os.Pipe()
+	pipes, started, err := process.Connect(i.cmd)
 	if err != nil {
 		return nil, err
 	}
-	stdout, outside, err := os.Pipe()
-	if err != nil {
-		inside.Close()
-		stdin.Close()
-		return nil, err
-	}
-	i.pipes = &pipes{in: stdin, out: stdout}
-	i.cmd.Stdin, i.cmd.Stdout, i.cmd.Stderr = inside, outside, &i.said
+	i.pipes, i.cmd.Stderr = pipes, &i.said
 	i.said.ready = sync.OnceFunc(func() { close(i.ready) })
-	err = i.cmd.Start()
-	inside.Close()
-	outside.Close()
+	if t.engine.litters {
+		i.scratch, err = os.MkdirTemp("", "awaken-"+t.engine.name+"-")
+		i.cmd.Dir = i.scratch
+	}
+	if err == nil {
+		err = i.cmd.Start()
+	}
+	started()
 	if err != nil {
-		i.pipes.close()
+		i.discard()
 		return nil, err
 	}
 	go func() {
@@ -128,7 +129,7 @@ func (t *Tier) spawn(f *facts, spec *sandbox.Spec, args []string) (*instance, er
 // Said is the standard error of a client: the engine's words, then the Hand's.
 type said struct {
 	mu    sync.Mutex
-	tail  tail
+	tail  process.Tail
 	line  strings.Builder // of the beginning, until the Hand is ready
 	ready func()
 	seen  bool
@@ -142,7 +143,7 @@ func (s *said) Write(p []byte) (int, error) {
 	}
 	for _, b := range p {
 		if b != '\n' {
-			if s.line.Len() < maxTail {
+			if s.line.Len() < maxLine {
 				s.line.WriteByte(b)
 			}
 			continue

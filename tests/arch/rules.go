@@ -73,6 +73,8 @@ var House = Rules{
 			Why: "a tier of processes of this machine"},
 		{Path: "sandbox/namespace", May: []string{"sandbox", "sandbox/process", "sandbox/cgroup"}, Tests: []string{"sandbox/sandboxtest"},
 			Why: "a tier of processes of this machine"},
+		{Path: "sandbox/container", May: []string{"sandbox", "sandbox/process"}, Tests: []string{"sandbox/sandboxtest"},
+			Why: "two tiers of engines whose clients are processes of this machine"},
 		{Path: "sandbox/*", May: []string{"sandbox", "batch", "plugins"}, Tests: []string{"sandbox/sandboxtest"},
 			Why: "a tier implements its parent's contract and is held to the suite"},
 
@@ -91,6 +93,8 @@ var House = Rules{
 		{Path: "cmd/awaken-host", May: []string{"host/standard", "host/mcp", "host/api", "host/console"},
 			Why: "a front door speaks to people; what it offers, an embedder gets from host/standard too"},
 		{Path: "cmd/awaken-hand", May: []string{"sandbox/hand"}, Why: "what runs inside a sandbox is small"},
+
+		{Path: "packaging/*", Tests: []string{"sandbox/sandboxtest"}, StdLib: true, Why: "what is shipped is made of files that are built already"},
 
 		{Path: "examples/*", Why: "an example is built by its reader, who has the interfaces of a guest and nothing of ours"},
 		{Path: "tests/guests/*", Why: "a guest has the interfaces of a guest and nothing of ours"},
