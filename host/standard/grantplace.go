@@ -59,6 +59,12 @@ func ownPlaces(cfg *config.Config) []place {
 	}
 	list = append(list, place{cfg.Sandbox.HandBin, "the program that runs in sandboxes", false},
 		place{cfg.Sandbox.Kube.Kubeconfig, "the credentials of a cluster", true})
+	if strings.ContainsRune(cfg.Sandbox.Namespace.Program, filepath.Separator) { // else PATH says where
+		list = append(list, place{cfg.Sandbox.Namespace.Program, "the program that makes sandboxes", false})
+	}
+	for _, m := range cfg.Sandbox.Mounts {
+		list = append(list, place{m.File, "a file of every sandbox, read-only there", false}, place{m.Archive, "an archive of every sandbox", false})
+	}
 	for _, k := range cfg.Trust.Keys {
 		list = append(list, place{k.File, "a trusted key; secret ones are often kept beside it", true})
 	}
