@@ -163,10 +163,12 @@ sandbox.k8s.kubeconfig = "" # default
 sandbox.k8s.context = "" # default
 sandbox.k8s.namespace = "" # default
 sandbox.k8s.hand_image = "" # default
+sandbox.k8s.pull_policy = "IfNotPresent" # default
 sandbox.k8s.pull_secrets = [] # default
 sandbox.k8s.runtime_class = "" # default
 sandbox.k8s.network_policy_attested = false # default
 sandbox.k8s.start_timeout = "2m" # default
+sandbox.k8s.lifetime = "0s" # default
 serve.bind = "127.0.0.1:8421" # default
 `
 	var got strings.Builder

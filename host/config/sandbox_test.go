@@ -65,6 +65,12 @@ runtime_class = "gvisor"
 node_selector = { "kubernetes.io/arch" = "amd64" }
 network_policy_attested = true
 start_timeout = "30s"
+lifetime = "2h"
+pull_policy = "Never"
+[[sandbox.k8s.toleration]]
+key = "dedicated"
+value = "tools"
+effect = "NoSchedule"
 `)
 	want := Sandbox{
 		Tier: "podman", Provisioning: "eager", Image: "sha256:" + digest, Network: "allowlist", AllowLocalFallback: true,
@@ -81,7 +87,8 @@ start_timeout = "30s"
 		Podman:    SandboxEngine{Command: []string{"podman"}, Pull: true},
 		Kube: SandboxKube{Kubeconfig: "etc/kube.config", Context: "prod", Namespace: "tools", HandImage: "hand@sha256:" + digest,
 			PullSecrets: []string{"registry"}, RuntimeClass: "gvisor", NodeSelector: map[string]string{"kubernetes.io/arch": "amd64"},
-			NetworkPolicyAttested: true, StartTimeout: 30 * time.Second},
+			NetworkPolicyAttested: true, StartTimeout: 30 * time.Second, Lifetime: 2 * time.Hour, PullPolicy: "Never",
+			Tolerations: []SandboxToleration{{Key: "dedicated", Value: "tools", Effect: "NoSchedule"}}},
 	}
 	if !reflect.DeepEqual(c.Sandbox, want) {
 		t.Errorf("got  %+v\nwant %+v", c.Sandbox, want)
@@ -150,6 +157,9 @@ func TestSandboxProblems(t *testing.T) {
 		{"hand image", "[sandbox.k8s]\nhand_image = \"hand:1\"", `3: sandbox.k8s.hand_image: "hand:1" is not pinned by a digest`},
 		{"namespace", "[sandbox.k8s]\nnamespace = \"My Tools\"", `3: sandbox.k8s.namespace: "My Tools" is not a name in Kubernetes`},
 		{"pull secret", "[sandbox.k8s]\npull_secrets = [\"\"]", `3: sandbox.k8s.pull_secrets[0]: is empty`},
+		{"pull policy", "[sandbox.k8s]\npull_policy = \"never\"", `3: sandbox.k8s.pull_policy: "never" is not known; did you mean "Never"?`},
+		{"toleration", "[[sandbox.k8s.toleration]]\neffect = \"none\"", `3: sandbox.k8s.toleration[0].effect: "none" is not known`},
+		{"lifetime", "[sandbox.k8s]\nlifetime = \"1s\"", `3: sandbox.k8s.lifetime: is 1s; write a duration from 1m`},
 		{"start timeout", "[sandbox.k8s]\nstart_timeout = \"0s\"", `3: sandbox.k8s.start_timeout: is 0s; write a duration from 1s to 1h`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -30,11 +30,22 @@ type SandboxKube struct {
 	Context               string // of Kubeconfig; empty: its current one
 	Namespace             string // empty: that of the context
 	HandImage             string // holds the Hand, pinned: "name@sha256:…"; empty: sandbox.image has it at /awaken/hand
+	PullPolicy            string // "IfNotPresent" (default), "Always" or "Never"
 	PullSecrets           []string
 	RuntimeClass          string
 	NodeSelector          map[string]string
+	Tolerations           []SandboxToleration
 	NetworkPolicyAttested bool          // the operator vouches that this cluster enforces NetworkPolicy
 	StartTimeout          time.Duration // until a Pod runs; default 2m
+	Lifetime              time.Duration // the cluster ends Pods that are older, whatever becomes of the host, and their files with them; default 0s: never
+}
+
+// SandboxToleration is one [[sandbox.k8s.toleration]]: it lets Pods onto nodes with a
+// taint.
+type SandboxToleration struct {
+	Key    string // empty: every taint
+	Value  string // empty: whatever the value is
+	Effect string // empty: every effect
 }
 
 const defaultUser = 65534 // nobody
@@ -47,7 +58,9 @@ func (c *Config) joinProgram(name string) string {
 	return c.join(name)
 }
 
-func defaultKube() SandboxKube { return SandboxKube{StartTimeout: 2 * time.Minute} }
+func defaultKube() SandboxKube {
+	return SandboxKube{PullPolicy: "IfNotPresent", StartTimeout: 2 * time.Minute}
+}
 
 func (c *Config) decodeTiers(sandbox *table) {
 	s := &c.Sandbox
@@ -71,6 +84,7 @@ func (c *Config) decodeTiers(sandbox *table) {
 	t.text("context", &k.Context)
 	t.text("namespace", &k.Namespace)
 	t.text("hand_image", &k.HandImage)
+	t.text("pull_policy", &k.PullPolicy)
 	t.texts("pull_secrets", &k.PullSecrets)
 	t.text("runtime_class", &k.RuntimeClass)
 	selector := t.section("node_selector")
@@ -81,6 +95,14 @@ func (c *Config) decodeTiers(sandbox *table) {
 	}
 	t.flag("network_policy_attested", &k.NetworkPolicyAttested)
 	t.duration("start_timeout", &k.StartTimeout)
+	t.duration("lifetime", &k.Lifetime)
+	for _, taint := range t.list("toleration", "start each toleration with [[sandbox.k8s.toleration]]") {
+		var to SandboxToleration
+		taint.text("key", &to.Key)
+		taint.text("value", &to.Value)
+		taint.text("effect", &to.Effect)
+		k.Tolerations = append(k.Tolerations, to)
+	}
 }
 
 func (v *validator) tiers(s *Sandbox) {
@@ -119,7 +141,16 @@ func (v *validator) tiers(s *Sandbox) {
 		}
 		v.kubeName(element("sandbox.k8s.pull_secrets", i), name)
 	}
+	v.oneOf("sandbox.k8s.pull_policy", k.PullPolicy, []string{"IfNotPresent", "Always", "Never"})
+	for i, to := range k.Tolerations {
+		if to.Effect != "" {
+			v.oneOf(child(element("sandbox.k8s.toleration", i), "effect"), to.Effect, []string{"NoSchedule", "PreferNoSchedule", "NoExecute"})
+		}
+	}
 	v.within("sandbox.k8s.start_timeout", k.StartTimeout, time.Second, time.Hour)
+	if k.Lifetime != 0 {
+		v.within("sandbox.k8s.lifetime", k.Lifetime, time.Minute, 365*day)
+	}
 }
 
 // engine checks a command that is run as it stands, without a shell.
@@ -161,6 +192,7 @@ func (e *effective) tiers(s *Sandbox) {
 	e.add("sandbox.k8s.context", k.Context)
 	e.add("sandbox.k8s.namespace", k.Namespace)
 	e.add("sandbox.k8s.hand_image", k.HandImage)
+	e.add("sandbox.k8s.pull_policy", k.PullPolicy)
 	e.add("sandbox.k8s.pull_secrets", k.PullSecrets)
 	e.add("sandbox.k8s.runtime_class", k.RuntimeClass)
 	for _, label := range sorted(k.NodeSelector) {
@@ -168,4 +200,11 @@ func (e *effective) tiers(s *Sandbox) {
 	}
 	e.add("sandbox.k8s.network_policy_attested", k.NetworkPolicyAttested)
 	e.add("sandbox.k8s.start_timeout", k.StartTimeout)
+	e.add("sandbox.k8s.lifetime", k.Lifetime)
+	for i, to := range k.Tolerations {
+		key := element("sandbox.k8s.toleration", i)
+		e.add(child(key, "key"), to.Key)
+		e.add(child(key, "value"), to.Value)
+		e.add(child(key, "effect"), to.Effect)
+	}
 }
