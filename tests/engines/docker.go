@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 func needRoot() error {
@@ -43,6 +47,11 @@ func (e *engines) startDocker(ctx context.Context, image string) error {
 		return err
 	}
 	host := "unix://" + e.path("docker.sock")
+	for _, name := range []string{"docker.pid", "docker-run/containerd/containerd.pid"} {
+		if err := removeStale(e.path(name)); err != nil {
+			return err
+		}
+	}
 	err = e.start(ctx, "dockerd", []string{
 		daemon,
 		"--host=" + host, "--pidfile=" + e.path("docker.pid"),
@@ -64,6 +73,25 @@ func (e *engines) startDocker(ctx context.Context, image string) error {
 	}
 	e.say(func(r *report) { r.Docker = &docker{Binary: client, Host: host, Image: image} })
 	return nil
+}
+
+// removeStale removes a file with the number of a process that has ended. dockerd takes
+// one that was killed for running as long as nobody has reaped it.
+func removeStale(name string) error {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if state, _, err := stat(pid); err == nil && state != "Z" && state != "X" {
+		return nil
+	}
+	return os.Remove(name)
 }
 
 func pullDocker(ctx context.Context, client, host, image string) error {

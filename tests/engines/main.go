@@ -109,6 +109,22 @@ type report struct {
 	Missing map[string]string `json:"missing,omitempty"`
 }
 
+// miss says that there is no such engine.
+func (r *report) miss(name, why string) {
+	switch name {
+	case "docker":
+		r.Docker = nil
+	case "podman":
+		r.Podman = nil
+	case "kube":
+		r.Kube = nil
+	}
+	if r.Missing == nil {
+		r.Missing = map[string]string{}
+	}
+	r.Missing[name] = why
+}
+
 type docker struct {
 	Binary string `json:"binary"`
 	Host   string `json:"host"`
