@@ -13,6 +13,7 @@ BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 HOST := $(BIN)/awaken-host
+HAND := $(BIN)/awaken-hand
 PLUGINS := $(CURDIR)/$(BIN)/plugins
 GUESTS := $(CURDIR)/$(BIN)/guests
 
@@ -40,8 +41,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/awaken-host, static
+build: ## build bin/awaken-host and bin/awaken-hand, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(HOST) ./cmd/awaken-host
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(HAND) ./cmd/awaken-hand
 
 .PHONY: setup
 setup: # install compilers, on build machines only
@@ -122,11 +124,11 @@ bench: guests ## run the benchmarks, or those that match BENCH
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 30m $(TEST)
 
 .PHONY: cross
-cross: ## build bin/awaken-host-<os>-<arch> for every system
-	@for system in $(SYSTEMS); do \
-		out=$(HOST)-$${system%/*}-$${system#*/}; echo "$$out"; \
-		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o "$$out" ./cmd/awaken-host; \
-	done
+cross: ## build bin/awaken-host-<os>-<arch> and bin/awaken-hand-<os>-<arch> for every system
+	@for system in $(SYSTEMS); do for program in awaken-host awaken-hand; do \
+		out=$(BIN)/$$program-$${system%/*}-$${system#*/}; echo "$$out"; \
+		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o "$$out" ./cmd/$$program; \
+	done; done
 
 .PHONY: fmt
 fmt: ## format the Go files

@@ -23,6 +23,8 @@ type Hello struct {
 	Places map[string]string `json:"places,omitempty"`
 	// Mounts are the targets besides the workspace, for what calls may use; true: writable.
 	Mounts map[string]bool `json:"mounts,omitempty"`
+	// LogLevel is the least level of slog that the host wants events of. 0: info.
+	LogLevel int `json:"log_level,omitempty"`
 }
 
 // Welcome is the Hand's answer to Hello.

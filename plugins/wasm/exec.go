@@ -29,8 +29,8 @@ type Commands interface {
 // Command is one command of a guest, already held against what its call may run.
 type Command struct {
 	Call *batch.Call
-	// Paths are the guest paths that the call may use, "ro" or "rw".
-	Paths   map[string]string
+	// Folders are what stands behind the paths that the call may use, "ro" or "rw".
+	Folders map[string]string
 	Argv    []string // the first is a name without a slash
 	Stdin   []byte
 	Dir     string // relative to the workspace, slash separated; empty: the workspace
@@ -95,7 +95,7 @@ func serveExec(g *guestCall, request []byte) (any, error) {
 		return nil, err
 	}
 	c := &Command{
-		Call: g.call, Paths: effectivePaths(g.plugin, g.call.Grant), Argv: q.Argv, Stdin: []byte(q.Stdin), Dir: q.Dir, Env: q.Env,
+		Call: g.call, Folders: effectiveFolders(g.plugin, g.call.Grant), Argv: q.Argv, Stdin: []byte(q.Stdin), Dir: q.Dir, Env: q.Env,
 		Timeout: time.Duration(q.TimeoutMS) * time.Millisecond,
 	}
 	if len(q.StdinBase64) > 0 {
@@ -153,16 +153,18 @@ func (q *execRequest) check() error {
 	return nil
 }
 
-// effectivePaths is what a call of p may use, by guest path.
-func effectivePaths(p *plugins.Plugin, grant *batch.Grant) map[string]string {
-	paths := map[string]string{}
+// effectiveFolders are those that a call of p may use, by name.
+func effectiveFolders(p *plugins.Plugin, grant *batch.Grant) map[string]string {
+	folders := map[string]string{}
 	for _, m := range mountsOf(p, grant) {
-		paths[m.guest] = "ro"
-		if m.write {
-			paths[m.guest] = "rw"
+		switch {
+		case m.write:
+			folders[m.host] = "rw"
+		case folders[m.host] == "":
+			folders[m.host] = "ro"
 		}
 	}
-	return paths
+	return folders
 }
 
 // text is what is left of the stream in one piece, as text where it is UTF-8. A

@@ -1,0 +1,116 @@
+package hand
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// usageEvery is how often a workspace is measured while commands run. A large one is
+// measured less often, so that no more than a tenth of the time goes to it.
+const usageEvery = 250 * time.Millisecond
+
+// usage measures the workspace while commands run: the quota of guests does not see
+// what commands write. Safe for concurrent use.
+type usage struct {
+	folder string
+	most   int64
+
+	mu       sync.Mutex
+	watchers map[chan string]struct{}
+	running  bool
+}
+
+func newUsage(folder string, most int64) *usage {
+	return &usage{folder: folder, most: most, watchers: map[chan string]struct{}{}}
+}
+
+// over measures, and says in words when the workspace holds more than it may.
+func (u *usage) over() string {
+	n, files := measure(u.folder, u.most)
+	switch {
+	case n > u.most:
+		return fmt.Sprintf("the workspace holds more than %d MiB ([sandbox].workspace_mib)", u.most>>20)
+	case files > maxTreeEntries:
+		return fmt.Sprintf("the workspace holds more than %d files and folders", maxTreeEntries)
+	}
+	return ""
+}
+
+// watch returns a channel that hears once when the workspace has become too large.
+func (u *usage) watch() (exceeded <-chan string, stop func()) {
+	c := make(chan string, 1)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.watchers[c] = struct{}{}
+	if !u.running {
+		u.running = true
+		go u.run()
+	}
+	return c, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.watchers, c)
+	}
+}
+
+// run measures until nobody watches.
+func (u *usage) run() {
+	wait := usageEvery
+	for {
+		time.Sleep(wait)
+		u.mu.Lock()
+		if len(u.watchers) == 0 {
+			u.running = false
+			u.mu.Unlock()
+			return
+		}
+		u.mu.Unlock()
+		begun := time.Now()
+		over := u.over()
+		wait = max(usageEvery, 10*time.Since(begun))
+		if over == "" {
+			continue
+		}
+		u.mu.Lock()
+		for c := range u.watchers {
+			select {
+			case c <- over:
+			default:
+			}
+		}
+		u.mu.Unlock()
+	}
+}
+
+// measure sums up what a folder takes on disk, and stops when that is more than most.
+func measure(folder string, most int64) (bytes int64, files int) {
+	_ = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // gone, or closed to us: what is in there is not counted
+		}
+		files++
+		if d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				bytes += onDisk(info)
+			}
+		}
+		if bytes > most || files > maxTreeEntries {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return bytes, files
+}
+
+// onDisk is what a file takes: a sparse one less than its size says.
+func onDisk(info os.FileInfo) int64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Blocks * 512
+	}
+	return info.Size()
+}

@@ -1,0 +1,89 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/awaken-agents/awaken-host/batch"
+)
+
+// EncodeOutput writes out as JSON for the channel and the ledger, such that decoding
+// it gives out again, byte for byte: JSON inside of it stays as the tool wrote it,
+// where json.Marshal would compact and escape it, and a result would be another one
+// in a sandbox than beside the model. Nil is null.
+func EncodeOutput(out *batch.Output) ([]byte, error) {
+	if out == nil {
+		return []byte("null"), nil
+	}
+	var b bytes.Buffer
+	b.Grow(out.Size() + 256)
+	w := outputWriter{b: &b}
+	w.text(`{"call_id":`).value(out.CallID).text(`,"is_error":`).value(out.IsError)
+	if out.Tier != "" {
+		w.text(`,"tier":`).value(out.Tier)
+	}
+	if out.Content != nil {
+		w.text(`,"content":[`)
+		for i, block := range out.Content {
+			w.comma(i)
+			if block.Type == batch.BlockJSON {
+				w.text(`{"type":"json","json":`).raw(block.JSON).text(`}`)
+			} else {
+				w.value(block)
+			}
+		}
+		w.text(`]`)
+	}
+	if len(out.State) > 0 {
+		w.text(`,"state":[`)
+		for i, c := range out.State {
+			w.comma(i)
+			w.text(`{"op":`).value(c.Op).text(`,"key":`).value(c.Key)
+			if c.Value != nil {
+				w.text(`,"value":`).raw(c.Value)
+			}
+			w.text(`}`)
+		}
+		w.text(`]`)
+	}
+	w.text(`}`)
+	if w.err != nil {
+		return nil, fmt.Errorf("output of call %s: %w", out.CallID, w.err)
+	}
+	return b.Bytes(), nil
+}
+
+// outputWriter puts JSON together; the first error stays.
+type outputWriter struct {
+	b   *bytes.Buffer
+	err error
+}
+
+func (w *outputWriter) text(s string) *outputWriter {
+	w.b.WriteString(s)
+	return w
+}
+
+func (w *outputWriter) comma(i int) {
+	if i > 0 {
+		w.b.WriteByte(',')
+	}
+}
+
+func (w *outputWriter) value(v any) *outputWriter {
+	b, err := json.Marshal(v)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	w.b.Write(b)
+	return w
+}
+
+func (w *outputWriter) raw(m json.RawMessage) *outputWriter {
+	if !json.Valid(m) && w.err == nil {
+		w.err = fmt.Errorf("it holds %.40q, which is not JSON", m)
+	}
+	w.b.Write(m)
+	return w
+}
