@@ -20,8 +20,12 @@ const handUID = 65532
 // container, which the engine sees to.
 func containerName(environment string) string { return "awaken-" + environment }
 
-// Run is the command that starts a container and stays with it.
-func (t *Tier) run(f *facts, spec *sandbox.Spec) ([]string, error) {
+// LabelStart is the label of one Start: what a failed one made is told by it from the
+// container that was in its way.
+const labelStart = "awaken.host/start"
+
+// Run is the command that starts a container and stays with it. Start is for its label.
+func (t *Tier) run(f *facts, spec *sandbox.Spec, start string) ([]string, error) {
 	limits := spec.Limits.WithDefaults()
 	memory := strconv.Itoa(limits.MemoryMiB) + "m"
 	cpus := limits.CPUs
@@ -36,7 +40,7 @@ func (t *Tier) run(f *facts, spec *sandbox.Spec) ([]string, error) {
 	if t.pull {
 		pull = "missing"
 	}
-	user, err := t.user(f)
+	user, err := t.user(f, os.Geteuid(), os.Getegid())
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +58,7 @@ func (t *Tier) run(f *facts, spec *sandbox.Spec) ([]string, error) {
 	if f.selinux {
 		args = append(args, "--security-opt", "label=disable")
 	}
-	for _, l := range labels(spec.Labels) {
+	for _, l := range append(labels(spec.Labels), labelStart+"="+start) {
 		args = append(args, "--label", l)
 	}
 	for _, m := range slices.Concat([]sandbox.Mount{
@@ -62,6 +66,9 @@ func (t *Tier) run(f *facts, spec *sandbox.Spec) ([]string, error) {
 		{Source: spec.State, Target: sandbox.StateDir, Writable: true},
 		{Source: spec.Workspace, Target: sandbox.WorkspaceDir, Writable: true},
 	}, spec.Mounts) {
+		if strings.ContainsAny(m.Source+m.Target, "\r\n\x00") {
+			return nil, t.unavailable(sandbox.ReasonUnsupported, fmt.Sprintf("%q at %q cannot be mounted: there is a line break in it", m.Source, m.Target), "give it another name")
+		}
 		args = append(args, "--mount", mount(m, t.engine.flat(f)))
 	}
 	args = append(args, t.engine.run(f)...)
@@ -96,10 +103,9 @@ func labels(l sandbox.Labels) []string {
 	}
 }
 
-// User is as whom the Hand runs, as the container sees it. Outside, it is whom
-// HandUser says, or who runs the host.
-func (t *Tier) user(f *facts) (string, error) {
-	uid, gid := os.Geteuid(), os.Getegid()
+// User is as whom the Hand runs, as the container sees it, where uid and gid run the
+// host. Outside, it is whom HandUser says, or who runs the host.
+func (t *Tier) user(f *facts, uid, gid int) (string, error) {
 	switch {
 	case f.remapped:
 		return "", t.unavailable(sandbox.ReasonUnsupported, "the engine gives containers other users than this machine's (userns-remap), so that the Hand could not write to its workspace",

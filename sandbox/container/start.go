@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -33,13 +34,9 @@ func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance,
 	if err != nil {
 		return nil, err
 	}
-	args, err := t.run(f, spec)
-	if err != nil {
-		return nil, err
-	}
-	i, err := t.start(ctx, f, spec, args)
+	i, err := t.start(ctx, f, spec)
 	if err != nil && isConflict(err) && t.removeDead(ctx, spec) {
-		i, err = t.start(ctx, f, spec, args)
+		i, err = t.start(ctx, f, spec)
 	}
 	if err != nil {
 		t.forget()
@@ -48,7 +45,12 @@ func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance,
 	return i, nil
 }
 
-func (t *Tier) start(ctx context.Context, f *facts, spec *sandbox.Spec, args []string) (*instance, error) {
+func (t *Tier) start(ctx context.Context, f *facts, spec *sandbox.Spec) (*instance, error) {
+	mark := rand.Text()
+	args, err := t.run(f, spec, mark)
+	if err != nil {
+		return nil, err
+	}
 	i, err := t.spawn(f, spec, args)
 	if err != nil {
 		return nil, t.failed("run", err)
@@ -81,7 +83,7 @@ func (t *Tier) start(ctx context.Context, f *facts, spec *sandbox.Spec, args []s
 	} else {
 		failed = t.failed("run", &clientError{engine: t.engine.name, what: "run", said: i.said.String(), err: err})
 	}
-	if left := t.clean(ctx, spec); left != nil {
+	if left := t.clean(ctx, spec, mark); left != nil {
 		failed.What += "; and what it made could not be removed: " + left.Error()
 	}
 	return nil, failed
@@ -194,15 +196,15 @@ func (t *Tier) removeDead(ctx context.Context, spec *sandbox.Spec) bool {
 	return t.remove(ctx, list[0].ID) == nil
 }
 
-// Clean removes what a failed Start has made. It is found by its labels and not by
-// its name, which may be another's.
-func (t *Tier) clean(ctx context.Context, spec *sandbox.Spec) error {
+// Clean removes what a failed Start has made. It is found by its label and not by its
+// name, which may be another's.
+func (t *Tier) clean(ctx context.Context, spec *sandbox.Spec, mark string) error {
 	early := ctx.Err() != nil // the client was ended, and the engine may not have noticed
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	until := time.Now().Add(settleTime)
 	for {
-		ids, err := t.find(ctx, sandbox.LabelEnvironment+"="+spec.ID, sandbox.LabelOwner+"="+spec.Labels.Owner)
+		ids, err := t.find(ctx, labelStart+"="+mark)
 		if err != nil {
 			if t.failed("ps", err).Reason == sandbox.ReasonEngine || errors.Is(err, exec.ErrNotFound) {
 				t.logger.Warn("the engine does not answer: what a failed start left is removed by the next one",

@@ -94,7 +94,7 @@ func (t *Tier) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.user(f)
+	_, err = t.user(f, os.Geteuid(), os.Getegid())
 	return err
 }
 
