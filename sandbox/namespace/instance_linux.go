@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
+	"github.com/awaken-agents/awaken-host/sandbox/cgroup"
 	"github.com/awaken-agents/awaken-host/sandbox/process"
 )
 
@@ -26,6 +28,8 @@ type instance struct {
 	pipes    *process.Pipes
 	status   *os.File // what bwrap says of itself; it dies of saying it to nobody
 	stderr   *process.Tail
+	group    atomic.Pointer[cgroup.Group] // nil: none
+	oom      atomic.Bool                  // the kernel ended the Hand since there was no memory
 	done     chan struct{}
 
 	mu    sync.Mutex
@@ -52,6 +56,8 @@ func (i *instance) supervise(stderr io.ReadCloser, log *slog.Logger) {
 		if h, _ := i.handle(); h != nil {
 			_ = h.Wait(context.Background())
 		}
+		g := i.group.Load()
+		i.oom.Store(g != nil && g.OOMKills() > 0)
 		select {
 		case <-read:
 		case <-time.After(time.Second):
@@ -88,7 +94,12 @@ func (i *instance) Done() <-chan struct{} { return i.done }
 func (i *instance) Ended(context.Context) error {
 	select {
 	case <-i.done:
-		return process.Ended(sandbox.TierNamespace, i.cmd.ProcessState, i.stderr)
+		e := process.Ended(sandbox.TierNamespace, i.cmd.ProcessState, i.stderr)
+		if e.Reason == sandbox.ReasonKilled && i.oom.Load() {
+			e.Reason = sandbox.ReasonMemory
+			e.What = fmt.Sprintf("its processes together needed more than %d MiB; %s", i.limits.MemoryMiB, e.What)
+		}
+		return e
 	default:
 		return nil
 	}
@@ -121,6 +132,14 @@ func (i *instance) Stop(ctx context.Context) error {
 		return i.left(fmt.Sprintf("bubblewrap, process %d, has not ended", i.cmd.Process.Pid), ctx.Err())
 	}
 	i.pipes.Discard()
+	if g := i.group.Load(); g != nil {
+		if err := g.Remove(ctx); err != nil {
+			return i.left("what limited it is left", err)
+		}
+	}
+	if h != nil {
+		_ = h.Close()
+	}
 	i.stopped = true
 	return nil
 }

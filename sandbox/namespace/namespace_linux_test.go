@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
+	"github.com/awaken-agents/awaken-host/sandbox/cgroup"
 )
 
 // needBwrap skips a test where bubblewrap is not installed.
@@ -79,6 +81,18 @@ func stop(t testing.TB, i sandbox.Instance) {
 	}
 }
 
+// program is a Spec whose Hand is this test, as one of insidePrograms.
+func program(t testing.TB, tier *Tier, name string) *sandbox.Spec {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := specOf(t, tier, self)
+	spec.Env = []string{"NAMESPACE_TEST_INSIDE=" + name}
+	return spec
+}
+
 // inside runs a script in a sandbox and returns what it wrote.
 func inside(t testing.TB, spec func(*sandbox.Spec), text string) string {
 	t.Helper()
@@ -119,7 +133,7 @@ func TestChannel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range sandbox.PropertyNames[:4] {
+	for _, name := range sandbox.PropertyNames {
 		if f := e.Properties[name]; f.State != sandbox.Enforced {
 			t.Errorf("%s: %+v", name, f)
 		}
@@ -144,5 +158,62 @@ ls -d /home /root /var /run /sys /etc/shadow 2>/dev/null
 echo end`)
 	if got != "ok\nok\nok\nend\n" {
 		t.Errorf("got %q", strings.TrimSpace(got))
+	}
+}
+
+// The kernel ends what needs too much memory; a Hand that it ends says so.
+func TestMemory(t *testing.T) {
+	needBwrap(t)
+	needCgroups(t)
+	small := func(s *sandbox.Spec) { s.Limits.MemoryMiB = 24 }
+	hog := `head -c 100M /dev/zero | tail -c 100M > /dev/null`
+	t.Run("command", func(t *testing.T) {
+		got := inside(t, small, "( "+hog+" ); echo status $?")
+		if !strings.HasSuffix(got, "status 137\n") {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("hand", func(t *testing.T) {
+		tier := New(Options{})
+		spec := program(t, tier, "hog")
+		small(spec)
+		i := start(t, tier, spec)
+		if _, err := io.ReadAll(i.Channel()); err != nil {
+			t.Fatal(err)
+		}
+		<-i.Done()
+		if err := i.Ended(t.Context()); sandbox.ReasonOf(err) != sandbox.ReasonMemory {
+			t.Errorf("Ended = %v", err)
+		}
+	})
+}
+
+// needCgroups ends a test where this process may make none. A build machine may.
+func needCgroups(t *testing.T) {
+	t.Helper()
+	place := cgroup.Find("")
+	for _, c := range []string{cgroup.Memory, cgroup.PIDs} {
+		if why := place.Why(c); why != "" {
+			if os.Getenv("CI") == "true" {
+				t.Fatal(why)
+			}
+			t.Skip("cgroups cannot be made here, run the test as root: " + why)
+		}
+	}
+}
+
+func TestForkBomb(t *testing.T) {
+	needBwrap(t)
+	const bomb = `sh -c 'i=0; while [ $i -lt 100 ]; do sleep 100 </dev/null >/dev/null 2>&1 & echo x; i=$((i+1)); done' 2>/dev/null | wc -l`
+	for name, host := range map[string]string{"cgroup": "test-host", "rlimit": ""} {
+		t.Run(name, func(t *testing.T) {
+			if host != "" {
+				needCgroups(t)
+			}
+			got := strings.TrimSpace(inside(t, func(s *sandbox.Spec) { s.Labels.Host, s.Limits.PIDs = host, 30 }, bomb))
+			if n, err := strconv.Atoi(got); err != nil || n < 20 || n >= 30 {
+				t.Errorf("%q processes more, with a limit of 30", got)
+			}
+		})
 	}
 }

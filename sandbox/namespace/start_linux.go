@@ -151,7 +151,7 @@ func (t *Tier) start(ctx context.Context, i *instance, spec *sandbox.Spec) (fail
 			t.log.Error("a sandbox that did not start is not all gone", "environment", spec.ID, "error", err)
 		}
 	})
-	return t.release(ctx, i, goW)
+	return t.release(ctx, i, spec, goW)
 }
 
 // sources makes everything that spec names reachable for whom bwrap runs as.
@@ -187,6 +187,11 @@ func (t *Tier) sources(spec *sandbox.Spec) (*process.Thread, func(string) string
 // describe says everything of the sandbox but what runs in it.
 func (t *Tier) describe(c *command, spec *sandbox.Spec, limits sandbox.InstanceLimits, at func(string) string) error {
 	c.flags(spec.Network)
+	seccomp, err := c.data("seccomp", newFilter().bytes())
+	if err != nil {
+		return fmt.Errorf("passing the system call filter: %w", err)
+	}
+	c.add("--seccomp", seccomp)
 	c.environment(spec.Env)
 	if err := c.root(t.o.Folders, spec.Network, at); err != nil {
 		return err
@@ -197,7 +202,7 @@ func (t *Tier) describe(c *command, spec *sandbox.Spec, limits sandbox.InstanceL
 
 // release waits until bwrap has made the namespaces, puts limits on what is inside,
 // lets it go on, and waits until the Hand runs.
-func (t *Tier) release(ctx context.Context, i *instance, goOn *os.File) error {
+func (t *Tier) release(ctx context.Context, i *instance, spec *sandbox.Spec, goOn *os.File) error {
 	stopWaiting := context.AfterFunc(ctx, func() { _ = i.status.SetReadDeadline(time.Now()) })
 	defer stopWaiting()
 	var made struct {
@@ -208,6 +213,10 @@ func (t *Tier) release(ctx context.Context, i *instance, goOn *os.File) error {
 	}
 	if err := i.hold(made.Child); err != nil {
 		return i.notStarted(ctx, err)
+	}
+	uid, gid, other := t.HandUser()
+	if err := t.limit(i, &spec.Labels, userID{uid, gid, other}); err != nil {
+		return unavailable(sandbox.ReasonStart, "limiting the sandbox", "", err)
 	}
 	if _, err := goOn.Write([]byte{1}); err != nil {
 		return i.notStarted(ctx, err)

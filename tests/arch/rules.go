@@ -68,7 +68,7 @@ var House = Rules{
 		{Path: "sandbox/hand", May: []string{"sandbox", "batch", "plugins", "plugins/wasm", "plugins/egress"}, Tests: []string{"sandbox/sandboxtest"},
 			Why: "the in-sandbox side runs the one Wasm runtime, and carries its requests in the words of the guarded way out"},
 		{Path: "sandbox/process", May: []string{"sandbox"}, Why: "programs of this machine that tiers start: one way to start, hold and end them"},
-		{Path: "sandbox/cgroup", May: []string{"sandbox"}, Why: "limits of this machine's kernel, for the tiers that run processes on it"},
+		{Path: "sandbox/cgroup", May: []string{"sandbox", "sandbox/process"}, Why: "limits of this machine's kernel, for the tiers that run processes on it"},
 		{Path: "sandbox/local", May: []string{"sandbox", "sandbox/process"}, Tests: []string{"sandbox/sandboxtest"},
 			Why: "a tier of processes of this machine"},
 		{Path: "sandbox/namespace", May: []string{"sandbox", "sandbox/process", "sandbox/cgroup"}, Tests: []string{"sandbox/sandboxtest"},
