@@ -75,8 +75,8 @@ type ToolSpec struct {
 	Target       batch.Target
 	Recovery     batch.RecoveryCapability
 	Isolation    Isolation
-	InputSchema  json.RawMessage // JSON Schema 2020-12; nil: any object
-	OutputSchema json.RawMessage // nil: not checked
+	InputSchema  json.RawMessage `json:",omitempty"` // JSON Schema 2020-12; nil: any object
+	OutputSchema json.RawMessage `json:",omitempty"` // nil: not checked
 	Annotations  map[string]any
 	// Require is what the tool demands of the sandbox that it runs in: a property to a
 	// word that CheckRequirement accepts. Only of tools with target sandbox.
@@ -98,7 +98,7 @@ type Encoding struct {
 // StateSpec is one [[state]] of a manifest: a run state key and what it may hold.
 type StateSpec struct {
 	Key    string
-	Schema json.RawMessage // nil: any value
+	Schema json.RawMessage `json:",omitempty"` // nil: any value
 }
 
 // Limits are the operator's ceilings. Zero fields mean the defaults of
