@@ -133,18 +133,37 @@ func (s *EngineSet) miss(t testing.TB, name string) {
 	}
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("%s: %s", name, why)
+		return
 	}
 	t.Skipf("%s: %s", name, why)
 }
 
 var readEngines = sync.OnceValues(func() (*EngineSet, error) {
-	name := os.Getenv(EnginesVariable)
-	if name == "" {
-		name = findEngines()
+	if name := os.Getenv(EnginesVariable); name != "" {
+		return readEngineSet(name)
 	}
-	if name == "" {
-		return &EngineSet{}, nil
+	dir, err := os.Getwd() // the folder of the package that is tested
+	if err != nil {
+		return nil, err
 	}
+	return findEngineSet(dir)
+})
+
+// findEngineSet looks in dir and above, up to the top of the repository.
+func findEngineSet(dir string) (*EngineSet, error) {
+	for {
+		set, err := readEngineSet(filepath.Join(dir, "bin", "engines.json"))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return set, err
+		}
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {
+			return &EngineSet{}, nil
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func readEngineSet(name string) (*EngineSet, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("the engines of the tests: %w; run make engines, or unset %s", err, EnginesVariable)
@@ -156,25 +175,4 @@ var readEngines = sync.OnceValues(func() (*EngineSet, error) {
 		return nil, fmt.Errorf("%s: %w; run make engines again", name, err)
 	}
 	return set, nil
-})
-
-// FindEngines looks in the repository that the test runs in: a test starts in the
-// folder of its package.
-func findEngines() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return ""
-	}
-	for {
-		name := filepath.Join(dir, "bin", "engines.json")
-		if _, err := os.Stat(name); err == nil {
-			return name
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return name // and reading it will say what is wrong
-		}
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {
-			return ""
-		}
-		dir = filepath.Dir(dir)
-	}
 }
