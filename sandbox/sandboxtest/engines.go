@@ -117,7 +117,7 @@ func (s *EngineSet) run(t testing.TB, args ...string) string {
 		s.miss(t, "engines")
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), s.Program, append([]string{"-state", s.State}, args...)...)
+	cmd := exec.CommandContext(t.Context(), s.Program, append([]string{"-state", s.State}, args...)...) //nolint:gosec // the program that the file of the tests names
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("engines %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
@@ -164,7 +164,7 @@ func findEngineSet(dir string) (*EngineSet, error) {
 }
 
 func readEngineSet(name string) (*EngineSet, error) {
-	text, err := os.ReadFile(name)
+	text, err := os.ReadFile(name) //nolint:gosec // the file that the tester names
 	if err != nil {
 		return nil, fmt.Errorf("the engines of the tests: %w; run make engines, or unset %s", err, EnginesVariable)
 	}

@@ -59,7 +59,7 @@ func (e *engines) makeCgroup() error {
 			} else if err != nil {
 				return err
 			}
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil { //nolint:gosec // a control group of ours
 				return err
 			}
 		}

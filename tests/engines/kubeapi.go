@@ -189,7 +189,7 @@ func (c *apiClient) tryPod(ctx context.Context, image string) error {
 		case status.Phase == "Succeeded":
 			return nil
 		case status.Phase == "Failed" || time.Now().After(deadline):
-			return fmt.Errorf("Pod %s: %s", name, now.Status)
+			return fmt.Errorf("pod %s: %s", name, now.Status)
 		}
 	}
 }

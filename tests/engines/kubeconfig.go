@@ -47,7 +47,7 @@ var userName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 // userKubeconfig makes a user: a certificate that the cluster's authority signed.
 func (e *engines) userKubeconfig(user string, groups []string) (string, error) {
 	if !userName.MatchString(user) {
-		return "", fmt.Errorf("user %q: use small letters, digits, - and .", user)
+		return "", fmt.Errorf("user %q: only small letters, digits, dots and dashes may be in it", user)
 	}
 	if _, err := os.Stat(e.pki("done")); err != nil {
 		return "", errors.New("there is no cluster: engines up")

@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 )
 
@@ -50,6 +51,9 @@ func fail(err error) {
 func command(ctx context.Context, state, bin string, args []string) error {
 	if len(args) == 0 {
 		return errors.New("say up, down, status, kill, load or kubeconfig; engines -h tells the flags")
+	}
+	if runtime.GOOS != "linux" {
+		return errors.New("these engines run on Linux only")
 	}
 	e, err := open(state, bin)
 	if err != nil {

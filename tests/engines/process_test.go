@@ -145,7 +145,7 @@ func closeAndWait(t *testing.T, stdin io.Closer, done <-chan error) {
 	t.Helper()
 	_ = stdin.Close() // it may have been closed when the process ended
 	select {
-	case <-done:
+	case <-done: //nolint:errcheck // how it ended is the business of the test
 	case <-time.After(5 * time.Second):
 		t.Error("a process does not end with its input")
 	}

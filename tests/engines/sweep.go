@@ -105,6 +105,9 @@ func readMounts(name string) ([]mount, error) {
 
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
+// detach is MNT_DETACH of umount2(2), which other systems do not have.
+const detach = 2
+
 func (e *engines) unmount() error {
 	mounts, err := readMounts("/proc/self/mountinfo")
 	if err != nil {
@@ -113,7 +116,7 @@ func (e *engines) unmount() error {
 	var failed error
 	for _, m := range slices.Backward(mounts) {
 		if strings.HasPrefix(m.point, e.dir+"/") {
-			if err := syscall.Unmount(m.point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+			if err := syscall.Unmount(m.point, detach); err != nil && !errors.Is(err, syscall.EINVAL) {
 				failed = errors.Join(failed, fmt.Errorf("unmount %s: %w", m.point, err))
 			}
 		}
