@@ -75,6 +75,8 @@ var House = Rules{
 			Why: "a tier of processes of this machine"},
 		{Path: "sandbox/container", May: []string{"sandbox", "sandbox/process"}, Tests: []string{"sandbox/sandboxtest"},
 			Why: "two tiers of engines whose clients are processes of this machine"},
+		{Path: "sandbox/kube", May: []string{"sandbox", "sandbox/process"}, Tests: []string{"sandbox/sandboxtest"},
+			Why: "a tier; it shares how the last words of a program are kept"},
 		{Path: "sandbox/*", May: []string{"sandbox", "batch", "plugins"}, Tests: []string{"sandbox/sandboxtest"},
 			Why: "a tier implements its parent's contract and is held to the suite"},
 
