@@ -130,6 +130,14 @@ cross: ## build bin/awaken-host-<os>-<arch> and bin/awaken-hand-<os>-<arch> for 
 		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o "$$out" ./cmd/$$program; \
 	done; done
 
+# The same source and compiler give the same bytes, on any machine.
+.PHONY: image
+image: ## build bin/awaken-sandbox-linux-<arch>.tar, an image for sandboxes
+	@for arch in amd64 arm64; do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/awaken-hand-linux-$$arch ./cmd/awaken-hand && \
+		$(GO) run ./packaging/image -hand $(BIN)/awaken-hand-linux-$$arch -arch $$arch -version '$(VERSION)' -out $(BIN)/awaken-sandbox-linux-$$arch.tar || exit; \
+	done
+
 .PHONY: fmt
 fmt: ## format the Go files
 	@$(LINT) fmt
