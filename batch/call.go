@@ -77,6 +77,19 @@ type Executor interface {
 	Invoke(ctx context.Context, call *Call) (*Output, error)
 }
 
+// Recaller is an Executor that keeps a record of what it ran, where it runs it. A call
+// that is found executing, because its process stopped or its outcome was not
+// committed, is looked up there before anything is decided about it.
+//
+// Recall returns the recorded output of the operation, of whichever attempt, or the
+// recorded *ToolError, and true. False: no end of it is recorded, whether or not it
+// began; err then says why the record could not be read, if that is why. It runs
+// nothing, and when it returns, nothing of an earlier attempt runs any more.
+type Recaller interface {
+	Executor
+	Recall(ctx context.Context, call *Call) (out *Output, known bool, err error)
+}
+
 // Delegator is an Executor some of whose tools do their work in a child run, found
 // again by the operation id. Invoke starts the child, or finds it, and returns
 // ErrPending while it is not finished; the call then stays executing, and is

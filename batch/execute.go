@@ -185,14 +185,21 @@ func (s *session) recoverCall(ctx context.Context, i int) (parked bool, err erro
 		return fmt.Sprintf("the host stopped while the call was running (attempt %d, started %s); it is not repeated: %v",
 			cs.Attempt, cs.StartedAt.Format(time.RFC3339), why)
 	}
+	// A tool that changed meanwhile may mean another thing by the same record.
+	tool, ok := s.catalog.Lookup(cs.Call.Tool)
+	same := ok && tool.Descriptor().Digest == cs.Pin.ToolDigest
+	x := s.e.o.Executors[cs.Pin.Target]
+	if r, is := x.(Recaller); is && same {
+		if known, err := s.recall(ctx, i, tool, r); known || err != nil {
+			return false, err
+		}
+	}
 	if err := cs.MayReplay(); err != nil {
 		return false, s.giveUp(ctx, i, reason(err))
 	}
-	tool, ok := s.catalog.Lookup(cs.Call.Tool)
-	if !ok || tool.Descriptor().Digest != cs.Pin.ToolDigest {
+	if !same {
 		return false, s.giveUp(ctx, i, reason(errors.New("the tool was changed or removed meanwhile")))
 	}
-	x := s.e.o.Executors[cs.Pin.Target]
 	if x == nil {
 		return false, s.giveUp(ctx, i, reason(fmt.Errorf("target %q is not configured any more", string(cs.Pin.Target))))
 	}
@@ -204,6 +211,44 @@ func (s *session) recoverCall(ctx context.Context, i int) (parked bool, err erro
 	}
 	s.e.o.Logger.Info("repeating a call after a stop", "operation", cs.Call.Operation(), "tool", cs.Call.Tool, "attempt", cs.Attempt+1)
 	return false, s.execute(ctx, i, tool, cs.Grant, &Commit{})
+}
+
+// recall commits what the executor has on record of call i. It reports whether there
+// was anything.
+func (s *session) recall(ctx context.Context, i int, tool Tool, r Recaller) (known bool, err error) {
+	cs := &s.b.Calls[i]
+	call, err := s.callFor(ctx, i)
+	if err != nil {
+		return false, err
+	}
+	out, known, err := recallSafely(ctx, r, call)
+	if stopped := ctx.Err(); stopped != nil && !known {
+		return false, fmt.Errorf("operation %s: stopped before its record was read: %w", cs.Call.Operation(), stopped)
+	}
+	if !known {
+		if err != nil {
+			s.e.o.Logger.Warn("the record of a call cannot be read", "operation", cs.Call.Operation(), "tool", cs.Call.Tool, "err", err)
+		}
+		return false, nil
+	}
+	s.e.o.Logger.Info("a call had ended before the host stopped, its record says how", "operation", cs.Call.Operation(), "tool", cs.Call.Tool, "attempt", cs.Attempt)
+	next, err := s.outcome(ctx, i, tool, out, err)
+	// What failed such that it may be tried again is for the rules of a replay.
+	return next == done, err
+}
+
+// recallSafely turns a panic of the executor, or a missing output, into no record.
+func recallSafely(ctx context.Context, r Recaller, call *Call) (out *Output, known bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, known, err = nil, false, fmt.Errorf("the executor panicked: %v", p)
+		}
+	}()
+	out, known, err = r.Recall(ctx, call)
+	if known && out == nil && err == nil {
+		return nil, false, errors.New("the executor has a record without an output")
+	}
+	return out, known, err
 }
 
 // invoke runs the executor beside the caller, so that one that ignores the end of

@@ -131,11 +131,14 @@ func (w *world) pass(d time.Duration) {
 }
 
 // engine is a fresh process over the same store.
-func (w *world) engine() *batch.Engine {
+func (w *world) engine() *batch.Engine { return w.engineWith(w) }
+
+// engineWith is one with another executor.
+func (w *world) engineWith(x batch.Executor) *batch.Engine {
 	w.t.Helper()
 	e, err := batch.NewEngine(batch.Options{
 		Store: w.store, Gate: w, Catalog: func() batch.Catalog { return w },
-		Executors: map[batch.Target]batch.Executor{batch.TargetBrain: w},
+		Executors: map[batch.Target]batch.Executor{batch.TargetBrain: x},
 		Now:       w.now, RetryDelay: 1, MaxArgumentBytes: 1000, MaxOutputBytes: 2000, DecisionLog: w.log,
 		Observe: func(r batch.RunID, ev []batch.Event) {
 			w.mu.Lock()

@@ -142,62 +142,7 @@ func (c callFS) open(name string) (fs.File, error) {
 	return memoryFS{name: value}.Open(name)
 }
 
-// redact keeps secrets out of what the ledger will hold and everybody will read. A
-// result that would store one is an error, because who reads the state later would
-// take the mark for the value.
+// redact keeps secrets out of what the ledger will hold.
 func (r *Runtime) redact(p *plugins.Plugin, call *batch.Call, out *batch.Output, err error) (*batch.Output, error) {
-	known := r.opts.Redactor
-	if known.Longest() == 0 {
-		return out, err
-	}
-	if err != nil {
-		return out, redactError(known, err)
-	}
-	if out == nil {
-		return nil, nil
-	}
-	for _, c := range out.State {
-		_, inKey := known.Finds(c.Key)
-		if inKey || !bytes.Equal(known.JSON(c.Value), c.Value) {
-			return batch.ErrorOutput(call.ID, fmt.Sprintf("tool %s asked to keep the value of a secret in the state key %q, which would store it: nothing of its result is kept", call.Tool, known.String(c.Key))), nil
-		}
-	}
-	for i := range out.Content {
-		redactBlock(known, &out.Content[i])
-	}
-	if limit := limitsOf(p, call.Grant).output; out.Size() > limit {
-		return batch.ErrorOutput(call.ID, fmt.Sprintf("tool %s gave an output that is larger than %s once the secrets in it are replaced ([limits].output_mib)", call.Tool, formatBytes(limit))), nil
-	}
-	return out, nil
-}
-
-func redactBlock(known *plugins.Redactor, b *batch.ContentBlock) {
-	b.Text, b.MimeType, b.URI = known.String(b.Text), known.String(b.MimeType), known.String(b.URI)
-	switch b.Type {
-	case batch.BlockJSON:
-		b.JSON = known.JSON(b.JSON)
-	case batch.BlockImage, batch.BlockAudio:
-		// Less of an image or a sound is none, and readers would stumble over it.
-		if name, found := known.Finds(string(b.Data)); found {
-			*b = batch.TextBlock(fmt.Sprintf("[redacted:%s] (the %s held the value of a secret)", name, b.Type))
-		}
-	default:
-		b.Data = known.Bytes(b.Data)
-	}
-}
-
-// redactError keeps err as it is where it holds no secret.
-func redactError(known *plugins.Redactor, err error) error {
-	if _, found := known.Finds(err.Error()); !found {
-		return err
-	}
-	var te *batch.ToolError
-	if !errors.As(err, &te) {
-		return errors.New(known.String(err.Error()))
-	}
-	clean := &batch.ToolError{Kind: te.Kind, Msg: known.String(te.Msg)}
-	if te.Err != nil {
-		clean.Err = errors.New(known.String(te.Err.Error()))
-	}
-	return clean
+	return r.opts.Redactor.Result(call, out, err, limitsOf(p, call.Grant).output)
 }

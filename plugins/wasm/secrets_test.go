@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
 )
 
@@ -286,28 +285,4 @@ func TestCommandSecrets(t *testing.T) {
 	bad(t, without.call("list", `{}`), "cannot list")
 	good(t, without.call("list_all", `{}`), "call.json\nstate.json\n")
 	hidden(t, "the log", logged.String())
-}
-
-func TestRedactError(t *testing.T) {
-	known := &plugins.Redactor{}
-	known.Add("API_TOKEN", []byte(theSecret))
-	cause := errors.New("cause")
-	clean := &batch.ToolError{Kind: batch.ToolErrorExecution, Msg: "said nothing", Err: cause}
-	if err := redactError(known, clean); !errors.Is(err, cause) {
-		t.Errorf("an error without secrets changed: %v", err)
-	}
-	for _, err := range []error{
-		&batch.ToolError{Kind: batch.ToolErrorExecution, Msg: "said " + theSecret},
-		&batch.ToolError{Kind: batch.ToolErrorExecution, Msg: "said", Err: errors.New(theSecret)},
-	} {
-		var te *batch.ToolError
-		got := redactError(known, err)
-		if !errors.As(got, &te) || te.Kind != batch.ToolErrorExecution || !strings.Contains(got.Error(), "[redacted:API_TOKEN]") {
-			t.Errorf("got %v", got)
-		}
-		hidden(t, "the error", got.Error())
-	}
-	if got := redactError(known, errors.New(theSecret)); got.Error() != "[redacted:API_TOKEN]" {
-		t.Errorf("got %v", got)
-	}
 }
