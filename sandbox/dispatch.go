@@ -1,0 +1,202 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins"
+)
+
+// The Hand ends a call at its timeout. These are for a Hand that does not: how much
+// later it is told to, and stopped with everything in the boundary where that does not
+// help either. The first call of a plugin in an Instance has its code compiled.
+const (
+	overtime    = 5 * time.Second
+	compileTime = time.Minute
+	cancelWait  = 2 * time.Second
+)
+
+var errOvertime = errors.New("the Hand did not end it at its timeout")
+
+// answer is how a call ended, as the channel tells it.
+type answer struct {
+	out *batch.Output
+	err error
+}
+
+// dispatch runs a call in a Hand.
+func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *image, t *plugins.Tool, call *batch.Call) (*batch.Output, error) {
+	sent, err := h.know(ctx, img)
+	if err != nil {
+		return nil, unavailable(call, h.why(ctx, err))
+	}
+	end, err := h.desk.begin(ctx, t.Plugin, call)
+	if err != nil {
+		return nil, unavailable(call, err)
+	}
+	defer end()
+	s, body, err := h.open(ctx, img, t, call)
+	if err != nil {
+		if errors.Is(err, ErrNotSent) {
+			return nil, unavailable(call, h.why(ctx, err))
+		}
+		return m.aftermath(ctx, e, h, call, err)
+	}
+	s.OnEvent(m.listen(t.Plugin, call))
+	ended := make(chan answer, 1)
+	go func() { ended <- exchange(s, body, outputOf(t.Plugin)) }()
+
+	patience := timeoutOf(t.Plugin, call.Grant) + overtime
+	if !sent.warm.Load() {
+		patience += compileTime
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	var cause error
+	select {
+	case a := <-ended:
+		return m.conclude(ctx, e, h, sent, call, a)
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	case <-late.C:
+		cause = errOvertime
+	}
+	s.Cancel(cause)
+	wait := time.NewTimer(cancelWait)
+	defer wait.Stop()
+	select {
+	case a := <-ended:
+		return m.conclude(ctx, e, h, sent, call, a)
+	case <-wait.C:
+	}
+	// It does not listen: what it started ends with the boundary.
+	m.o.Logger.Error("a Hand does not end a call and is stopped", "environment", e.id, "tier", h.tier, "operation", string(call.Operation()), "cause", cause)
+	if ctx.Err() != nil {
+		go func() { _ = h.stop(context.WithoutCancel(ctx)) }()
+		return nil, failed(call, "was stopped while it ran: %v", cause)
+	}
+	return m.aftermath(ctx, e, h, call, cause)
+}
+
+// open sends what names the call; its body is still to be sent.
+func (h *hand) open(ctx context.Context, img *image, t *plugins.Tool, call *batch.Call) (*Stream, []byte, error) {
+	body, err := json.Marshal(CallBody{Arguments: call.Arguments, State: call.State})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	// Its end is told with Cancel, so that the answer to that is heard.
+	s, err := h.ch.Open(context.WithoutCancel(ctx), MethodCall, CallParams{
+		Plugin: img.Key, Tool: t.Spec.ID, Run: call.Run, Step: call.Step, Index: call.Index, ID: call.ID,
+		Name: call.Tool, Attempt: call.Attempt, ToolDigest: call.ToolDigest, Grant: call.Grant,
+	})
+	return s, body, err
+}
+
+// exchange sends the body of a call and takes its result, of at most limit bytes.
+func exchange(s *Stream, body []byte, limit int) answer {
+	// Where the Hand does not want it, its own end says why.
+	if _, err := s.Write(body); err == nil {
+		_ = s.CloseWrite()
+	}
+	// In JSON a byte of a result takes up to six, and a binary one a third more.
+	raw, err := io.ReadAll(io.LimitReader(struct{ io.Reader }{s}, 6*int64(limit)+1<<20))
+	if err == nil {
+		err = s.Result(nil)
+	}
+	if err != nil {
+		return answer{err: err}
+	}
+	var out *batch.Output
+	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&out); err != nil || out == nil {
+		return answer{err: fmt.Errorf("the Hand's result cannot be read: %w", errors.Join(err, errNoOutput))}
+	}
+	return answer{out: out}
+}
+
+var errNoOutput = errors.New("it holds no output within the limit")
+
+// conclude turns the end of a call into what an executor returns.
+func (m *Manager) conclude(ctx context.Context, e *Environment, h *hand, sent *sentPlugin, call *batch.Call, a answer) (*batch.Output, error) {
+	var remote *RemoteError
+	switch {
+	case a.err == nil:
+		sent.warm.Store(true)
+		return a.out, nil
+	case errors.As(a.err, &remote):
+		return nil, remoteFailure(call, remote.Kind, remote.Msg)
+	case ctx.Err() != nil:
+		return nil, failed(call, "was stopped while it ran: %v", context.Cause(ctx))
+	}
+	return m.aftermath(ctx, e, h, call, a.err)
+}
+
+// remoteFailure is a failure that a Hand reports, now or in its ledger.
+func remoteFailure(call *batch.Call, kind, msg string) error {
+	switch k := batch.ToolErrorKind(kind); k {
+	case batch.ToolErrorInvalidArguments, batch.ToolErrorUnavailable, batch.ToolErrorPlacement:
+		return &batch.ToolError{Kind: k, Msg: msg}
+	default:
+		return &batch.ToolError{Kind: batch.ToolErrorExecution, Msg: msg}
+	}
+}
+
+// why adds to a failure before the dispatch that the Instance has ended, if it has.
+func (h *hand) why(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrLost) {
+		return err
+	}
+	if ended := h.ended(ctx); ended != nil {
+		return ended
+	}
+	return err
+}
+
+// aftermath is what is known of a call whose channel was lost, or whose Hand did not
+// end it. What is left of the boundary is ended first, so that the record is the last
+// word.
+func (m *Manager) aftermath(ctx context.Context, e *Environment, h *hand, call *batch.Call, cause error) (*batch.Output, error) {
+	cause = h.why(ctx, cause)
+	if ctx.Err() != nil {
+		go func() { _ = h.stop(context.WithoutCancel(ctx)) }()
+		return nil, failed(call, "was stopped while it ran: %v", context.Cause(ctx))
+	}
+	rec, err := m.recordOf(ctx, e, h, call.Operation())
+	switch {
+	case rec.Done && rec.Output != nil:
+		m.o.Logger.Info("a sandbox was lost after the call had ended: its record has the result", "operation", string(call.Operation()), "cause", cause)
+		return rec.Output, nil
+	case rec.Done:
+		return nil, remoteFailure(call, string(rec.Failed), rec.Message)
+	case err == nil && rec.Attempt < call.Attempt && !h.carries:
+		// An attempt is recorded before it begins.
+		return nil, unavailable(call, cause)
+	case err != nil:
+		m.o.Logger.Warn("the operation ledger of a sandbox does not answer", "environment", e.id, "operation", string(call.Operation()), "error", err)
+	}
+	return nil, failed(call, "was running when its sandbox was lost: %v", cause)
+}
+
+// listen logs what the Hand has to say during a call.
+func (m *Manager) listen(p *plugins.Plugin, call *batch.Call) func(string, json.RawMessage) {
+	log := m.o.Logger.With("plugin", p.Manifest.ID, "tool", string(call.Tool), "operation", string(call.Operation()))
+	return func(kind string, raw json.RawMessage) {
+		var ev LogEvent
+		if kind != EventLog && kind != EventProgress || json.Unmarshal(raw, &ev) != nil {
+			return
+		}
+		attrs := make([]any, 0, 2*len(ev.Attrs))
+		for name, value := range ev.Attrs {
+			if name != "plugin" && name != "tool" && name != "operation" {
+				attrs = append(attrs, name, value)
+			}
+		}
+		log.Log(context.Background(), slog.Level(ev.Level), ev.Message, attrs...)
+	}
+}
