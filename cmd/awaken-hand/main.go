@@ -25,6 +25,7 @@ What runs inside a sandbox of awaken-host, which starts it.
   wait              be process 1: reap what ends, end on SIGTERM
   install FILE      copy this program to FILE
   probe             print what holds here, in JSON
+  oomkills          print how many processes the kernel killed here for memory
   version           print the version
 `
 
@@ -51,6 +52,11 @@ func run(args []string) int {
 		err = hand.Install(args[0])
 	case "probe":
 		err = hand.Probe(context.Background(), os.Stdout)
+	case "oomkills":
+		var n uint64
+		if n, err = hand.OOMKills(); err == nil {
+			fmt.Println(n)
+		}
 	case "version", "--version":
 		fmt.Println(version)
 	case "help", "-h", "--help":
