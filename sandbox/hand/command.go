@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,7 +118,7 @@ func (j *job) start(o *order, q *wasm.Command, folder *os.File) error {
 	}
 	defer func() { _ = outReports.Close() }()
 	j.cmd = exec.Command(j.c.h.o.Program, SuperviseArg) //nolint:gosec // this program's own file
-	j.cmd.Env = []string{}
+	j.cmd.Env = labels(os.Environ())
 	j.cmd.Stdout, j.cmd.Stderr = j.stdout, j.stderr
 	if len(q.Stdin) > 0 {
 		j.cmd.Stdin = newStdin(q.Stdin)
@@ -142,6 +144,13 @@ func (j *job) start(o *order, q *wasm.Command, folder *os.File) error {
 		}
 	}()
 	return nil
+}
+
+// labels are the variables by which a tier without a boundary finds what belongs to
+// this Hand after the Hand was killed: the supervisor, and so what descends from it.
+// The command has none of them.
+func labels(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return !strings.HasPrefix(v, "AWAKEN_SANDBOX_") })
 }
 
 // end kills what still runs of the command, and returns when nothing does.

@@ -75,16 +75,13 @@ func supervise(in io.Reader) report {
 		_, _ = io.Copy(io.Discard, io.MultiReader(orders.Buffered(), in))
 	}()
 	select {
-	case <-ended:
+	case status := <-ended:
+		killUntil(none)
+		return reportOf(status)
 	case <-stop:
 	}
 	killUntil(none)
-	select {
-	case status := <-ended:
-		return reportOf(status)
-	default:
-		return report{}
-	}
+	return reportOf(<-ended) // it was a child, and there is none any more
 }
 
 func reportOf(s syscall.WaitStatus) report {

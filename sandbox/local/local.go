@@ -47,7 +47,10 @@ func (*Tier) Check(context.Context) error { return nil }
 
 // Start starts the Hand in a session of its own. Its temporary folder is made beside
 // spec.State.
-func (t *Tier) Start(_ context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &sandbox.UnavailableError{Tier: sandbox.TierLocal, Reason: sandbox.ReasonStart, What: "it was given up", Transient: true, Err: err}
+	}
 	temp, err := os.MkdirTemp(filepath.Dir(spec.State), "temp-")
 	if err != nil {
 		return nil, &sandbox.UnavailableError{Tier: sandbox.TierLocal, Reason: sandbox.ReasonStart, What: "no folder for temporary files", Err: err}
