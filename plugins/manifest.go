@@ -80,7 +80,7 @@ type ToolSpec struct {
 	Annotations  map[string]any
 	// Require is what the tool demands of the sandbox that it runs in: a property to a
 	// word that CheckRequirement accepts. Only of tools with target sandbox.
-	Require map[string]string
+	Require map[string]string `json:",omitempty"`
 
 	// Delegate marks a tool of host.toml that starts a child run, Parallel one whose
 	// calls may run side by side. A manifest cannot set them.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/host/standard"
@@ -42,6 +44,10 @@ func (a *app) writeResultTable(ctx context.Context, h *standard.Host, res *stand
 // is not shown: nothing partial is a result.
 func callTable(b *standard.BatchView, languages map[string]string, barrier bool) *table {
 	t := &table{header: []string{"CALL", "TOOL", "LANGUAGE", "OUTCOME", "TIME", "TEXT"}, cut: true}
+	tiers := slices.ContainsFunc(b.Calls, func(c standard.CallView) bool { return tierOf(&c) != "" })
+	if tiers {
+		t.header = slices.Insert(t.header, 3, "TIER")
+	}
 	for i := range b.Calls {
 		c := &b.Calls[i]
 		text := c.Text()
@@ -54,9 +60,35 @@ func callTable(b *standard.BatchView, languages map[string]string, barrier bool)
 		if barrier && b.Phase != standard.BatchFinalized && c.Phase.Terminal() {
 			text = "(held back)"
 		}
-		t.add(string(c.CallID), string(c.Tool), languages[string(c.Tool)], outcome(c), took(c.Took()), text)
+		cells := []string{string(c.CallID), string(c.Tool), languages[string(c.Tool)], outcome(c), took(c.Took()), text}
+		if tiers {
+			cells = slices.Insert(cells, 3, tierOf(c))
+		}
+		t.add(cells...)
 	}
 	return t
+}
+
+// tierOf is the sandbox tier that ran a call, empty where none did.
+func tierOf(c *standard.CallView) string {
+	if c.Executed == nil {
+		return ""
+	}
+	return c.Executed.Tier
+}
+
+// tellUnbounded says which calls of a published batch ran without a boundary, in
+// whatever form the result is printed.
+func (a *app) tellUnbounded(res *standard.Result) {
+	var calls []string
+	for i := range res.Results {
+		if r := &res.Results[i]; r.Executed != nil && r.Executed.Tier == standard.TierLocal {
+			calls = append(calls, string(r.CallID)+" ("+string(r.Tool)+")")
+		}
+	}
+	if len(calls) > 0 {
+		a.tell("ran without a boundary, in tier local: %s", strings.Join(calls, ", "))
+	}
 }
 
 // outcome says in a word where a call stands and who answered it.

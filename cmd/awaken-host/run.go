@@ -125,6 +125,7 @@ func (a *app) submit(ctx context.Context, s *submission, msg *standard.Message, 
 		return a.interrupted(ctx, err, a.howToContinue(ctx, h, s, p.run(), max(req.Step, p.at())))
 	}
 	werr := show(ctx, h, res)
+	a.tellUnbounded(res)
 	if err := a.settled(ctx, h, res, s.again); werr == nil {
 		return err
 	}

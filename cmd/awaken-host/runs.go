@@ -20,7 +20,7 @@ func (a *app) runsCommand() *cobra.Command {
 		Use:   "runs",
 		Short: "See what ran, what is parked and what was interrupted, and end, amend and remove it",
 	}))
-	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsCancelCommand(), a.runsResolveCommand(), a.runsPruneCommand())
+	cmd.AddCommand(a.runsListCommand(), a.runsShowCommand(), a.runsEventsCommand(), a.runsCancelCommand(), a.runsResolveCommand(), a.runsFilesCommand(), a.runsPruneCommand())
 	return cmd
 }
 

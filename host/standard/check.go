@@ -50,7 +50,7 @@ func (r *CheckReport) plugins(ctx context.Context, cfg *config.Config, log *slog
 	if err != nil {
 		return err
 	}
-	for _, m := range messages {
+	for _, m := range append(messages, weakSandbox(cfg, s)...) {
 		if m.level >= slog.LevelWarn {
 			r.Warnings = append(r.Warnings, m.text)
 		} else {
@@ -64,8 +64,8 @@ func (r *CheckReport) plugins(ctx context.Context, cfg *config.Config, log *slog
 	var errs []error
 	n := 0
 	for _, p := range s.Plugins() {
-		if err := runtime.Load(ctx, p); err != nil {
-			errs = append(errs, fmt.Errorf("plugin %s (%s): %w", p.Manifest.ID, p.Dir, err))
+		if err := admit(ctx, runtime, p); err != nil {
+			errs = append(errs, err)
 		}
 		if p.Dir != cfg.File {
 			n++

@@ -14,6 +14,9 @@ import (
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
+// TierLocal is the tier without a boundary.
+const TierLocal = sandbox.TierLocal
+
 // SandboxTiers lists the tiers by name, weakest first.
 func SandboxTiers() []string { return slices.Clone(sandbox.Tiers) }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/awaken-agents/awaken-host/host/config"
 	"github.com/awaken-agents/awaken-host/sandbox"
 	"github.com/awaken-agents/awaken-host/sandbox/container"
+	"github.com/awaken-agents/awaken-host/sandbox/kube"
 	"github.com/awaken-agents/awaken-host/sandbox/local"
 	"github.com/awaken-agents/awaken-host/sandbox/namespace"
 )
@@ -42,8 +43,23 @@ func openTier(cfg *config.Config, name string, log *slog.Logger) (sandbox.Tier, 
 			return nil, setupError{fmt.Errorf("%s: [sandbox]: %w", cfg.File, err)}
 		}
 		return t, nil
+	case sandbox.TierKube:
+		return openKube(s, log), nil
 	}
 	return nil, &sandbox.UnavailableError{Tier: name, Reason: sandbox.ReasonUnsupported, What: "there is no such tier", Remedy: "choose another one"}
+}
+
+func openKube(s *config.Sandbox, log *slog.Logger) sandbox.Tier {
+	k := &s.Kube
+	o := kube.Options{
+		Kubeconfig: k.Kubeconfig, Context: k.Context, Namespace: k.Namespace, Image: s.Image, HandImage: k.HandImage,
+		PullPolicy: k.PullPolicy, PullSecrets: k.PullSecrets, RuntimeClass: k.RuntimeClass, NodeSelector: k.NodeSelector,
+		NetworkPolicyAttested: k.NetworkPolicyAttested, StartTimeout: k.StartTimeout, Lifetime: k.Lifetime, Logger: log,
+	}
+	for _, t := range k.Tolerations {
+		o.Tolerations = append(o.Tolerations, kube.Toleration(t))
+	}
+	return kube.New(o)
 }
 
 // handProgram finds the Hand: where hand_bin says, else beside this program. An error

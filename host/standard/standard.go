@@ -75,7 +75,7 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range messages {
+	for _, m := range append(messages, weakSandbox(cfg, snapshot)...) {
 		o.Logger.Log(ctx, m.level, "plugins", "note", m.text)
 	}
 	registry := &plugins.Registry{}
@@ -106,20 +106,36 @@ func Open(ctx context.Context, file string, o Options) (*host.Host, error) {
 		gate.Close,
 		store.Close,
 	}
+	executors := map[batch.Target]batch.Executor{batch.TargetBrain: runtime.Executor(registry.Load)}
+	background := []func(context.Context){gate.Watch}
+	if s := (&sandboxes{cfg: cfg, store: store, guard: guard, known: known, log: o.Logger}); s.needed(snapshot) {
+		m, err := s.open()
+		if err != nil {
+			return nil, errors.Join(err, closeAll(parts))
+		}
+		parts = append([]func() error{func() error { return closeSandboxes(m) }}, parts...)
+		executors[batch.TargetSandbox] = m.Executor(registry.Load)
+		background = append(background, m.Watch)
+		if cfg.Sandbox.Eager() {
+			if err := m.Start(ctx); err != nil {
+				return nil, errors.Join(setupError{fmt.Errorf("%s: [sandbox].provisioning is \"eager\", and the sandbox cannot be had: %w", cfg.File, err)}, closeAll(parts))
+			}
+		}
+	}
 	decisions, err := openDecisionLog(ctx, cfg, store, gate, known, o)
 	if err != nil {
 		return nil, errors.Join(err, closeAll(parts))
 	}
 	ho := host.Options{
 		Store: store, Gate: gate, Registry: registry,
-		Executors:        map[batch.Target]batch.Executor{batch.TargetBrain: runtime.Executor(registry.Load)},
+		Executors:        executors,
 		Logger:           o.Logger,
 		MaxArgumentBytes: cfg.Limits.MaxArgumentBytes(),
 		MaxOutputBytes:   cfg.Limits.OutputMiB << 20,
 		TicketTimeout:    cfg.Tickets.Timeout,
 		Retention:        cfg.Store.Retention,
 		Observe:          o.Observe,
-		Background:       []func(context.Context){gate.Watch},
+		Background:       background,
 		Close:            parts,
 	}
 	if decisions != nil {
@@ -192,9 +208,7 @@ func compile(ctx context.Context, cfg *config.Config, s *plugins.Snapshot, guard
 		wg.Go(func() {
 			sem <- struct{}{}
 			defer func() { <-sem }()
-			if err := r.Load(ctx, p); err != nil {
-				errs[i] = fmt.Errorf("plugin %s (%s): %w", p.Manifest.ID, p.Dir, err)
-			}
+			errs[i] = admit(ctx, r, p)
 		})
 	}
 	wg.Wait()
