@@ -41,6 +41,9 @@ func (d *desk) http(ctx context.Context, s *Stream) error {
 		return err
 	}
 	if err := d.closedNetwork(); err != nil {
+		if _, err := io.Copy(io.Discard, struct{ io.Reader }{s}); err != nil {
+			return err
+		}
 		return s.End(HTTPAnswer{Refused: true, Failed: err.Error()})
 	}
 	out, err := d.session(r.plugin)
@@ -49,8 +52,7 @@ func (d *desk) http(ctx context.Context, s *Stream) error {
 	}
 	ctx, cancel := both(ctx, r.ctx)
 	defer cancel()
-	most := d.guard.MaxRequestBytes()
-	body, err := io.ReadAll(io.LimitReader(s, most+1))
+	body, err := io.ReadAll(io.LimitReader(s, d.guard.MaxRequestBytes()+1))
 	if err != nil {
 		return err
 	}
