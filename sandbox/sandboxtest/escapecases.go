@@ -104,6 +104,7 @@ var escapes = []escape{
 	{name: "fork bomb", tries: "starts 1000 processes", alone: true, want: everywhere(contained, notLocal), attempt: args("forks", "1000")},
 	{name: "memory bomb", tries: "takes 600 MiB where 256 are allowed", alone: true, want: everywhere(contained, notLocal), attempt: args("memory", "600")},
 	{name: "disk", tries: "writes 400 MiB into the workspace, where 32 are allowed", alone: true, want: everywhere(contained, nil), attempt: args("fill", ".", "400")},
-	{name: "temporary files", tries: "writes 400 MiB into `/tmp`, where 16 are allowed", alone: true, want: everywhere(contained, notLocal), attempt: args("fill", "/tmp", "400")},
+	{name: "temporary files", tries: "writes 400 MiB into `/tmp`, where 16 are allowed", alone: true, want: everywhere(contained, notLocal),
+		attempt: func(w *escapeWorld) []string { return []string{"fill", w.place(sandbox.TempDir), "400"} }},
 	{name: "shared memory", tries: "writes 400 MiB into `/dev/shm`", alone: true, want: everywhere(contained, notLocal), attempt: args("fill", "/dev/shm", "400")},
 }

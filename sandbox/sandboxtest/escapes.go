@@ -71,6 +71,7 @@ func (w *escapeWorld) try(e *escape) {
 	if w.b == nil || e.alone {
 		w.renew()
 	}
+	w.b.t = t
 	w.mark = newNonce()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -171,19 +172,17 @@ func judgeDaemon(w *escapeWorld, r ran, err error) (outcome, detail string) {
 
 // judgeForgery asks the ledger for what the attempt rewrote.
 func judgeForgery(w *escapeWorld, r ran, err error) (outcome, detail string) {
-	outcome, detail = said(w, r, err)
+	_, detail = said(w, r, err)
 	record := w.b.ledger(w.genuine)
 	raw, jsonErr := json.Marshal(record)
 	if jsonErr != nil {
 		w.t.Fatal(jsonErr)
 	}
-	switch {
-	case bytes.Contains(raw, []byte(forgery)):
+	if bytes.Contains(raw, []byte(forgery)) {
 		return open, "the ledger believes it"
-	case outcome == open:
-		return contained, fmt.Sprintf("%s; the ledger says attempt %d, done %t", detail, record.Attempt, record.Done)
 	}
-	return outcome, detail
+	// Where the kernel has Landlock it comes not so far.
+	return contained, fmt.Sprintf("%s; the ledger says attempt %d, done %t", detail, record.Attempt, record.Done)
 }
 
 const genuineText, forgery = "the-genuine-answer", "the-forgery-answer"
