@@ -197,6 +197,6 @@ func (m *Manager) listen(p *plugins.Plugin, call *batch.Call) func(string, json.
 				attrs = append(attrs, name, value)
 			}
 		}
-		log.Log(context.Background(), slog.Level(ev.Level), ev.Message, attrs...)
+		log.Log(context.Background(), slog.Level(ev.Level), ev.Message, attrs...) //nolint:sloglint // it is the Hand's
 	}
 }

@@ -165,7 +165,7 @@ func asks(t *testing.T, change func(*Options), p func(*plugins.Plugin), ask func
 	return w, w.mustRun("r1", 1)
 }
 
-func readAll(h *fakeHand, ctx context.Context, method string, params any) (string, error) {
+func readAll(ctx context.Context, h *fakeHand, method string, params any) (string, error) {
 	s, err := h.ch.Open(ctx, method, params)
 	if err != nil {
 		return "", err
@@ -185,12 +185,12 @@ func TestSecretsOfRunningCalls(t *testing.T) {
 		p.Secrets = map[string]plugins.SecretSource{"TOKEN": fixedSecret(value), "OTHER": fixedSecret("another-secret-value")}
 	}
 	w, out := asks(t, nil, give, func(ctx context.Context, h *fakeHand, p CallParams) (string, error) {
-		got, err := readAll(h, ctx, MethodSecret, SecretParams{Operation: p.Operation(), Name: "TOKEN"})
+		got, err := readAll(ctx, h, MethodSecret, SecretParams{Operation: p.Operation(), Name: "TOKEN"})
 		if got != value {
 			t.Errorf("the Hand got %q, %v", got, err)
 		}
 		for _, q := range []SecretParams{{p.Operation(), "OTHER"}, {"r9/1/0", "TOKEN"}, {p.Operation(), ""}} {
-			if got, err := readAll(h, ctx, MethodSecret, q); err == nil || got != "" {
+			if got, err := readAll(ctx, h, MethodSecret, q); err == nil || got != "" {
 				t.Errorf("%+v gave %q", q, got)
 			}
 		}
@@ -200,7 +200,7 @@ func TestSecretsOfRunningCalls(t *testing.T) {
 		t.Errorf("the result is %q", out.Text())
 	}
 	h := w.tier.one(t)
-	if got, err := readAll(h, t.Context(), MethodSecret, SecretParams{Operation: "r1/1/0", Name: "TOKEN"}); err == nil || got != "" {
+	if got, err := readAll(t.Context(), h, MethodSecret, SecretParams{Operation: "r1/1/0", Name: "TOKEN"}); err == nil || got != "" {
 		t.Errorf("after the call it gave %q", got)
 	}
 }
@@ -271,7 +271,7 @@ func TestTraffic(t *testing.T) {
 			return dial("127.0.0.1", addr.Port)(ctx, h, p)
 		}, "no such call"},
 		"something that no host serves": {NetworkAllowlist, func(ctx context.Context, h *fakeHand, _ CallParams) (string, error) {
-			return readAll(h, ctx, "shell", nil)
+			return readAll(ctx, h, "shell", nil)
 		}, "does not serve"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -231,7 +231,7 @@ func zipToTar(out *tar.Writer, z *zip.Reader) error {
 		if f.UncompressedSize64 > maxArchiveBytes {
 			return fmt.Errorf("%q is larger than %d bytes", f.Name, int64(maxArchiveBytes))
 		}
-		h := &tar.Header{Name: f.Name, Mode: int64(info.Mode().Perm() | 0o400), ModTime: f.Modified, Size: int64(f.UncompressedSize64), Typeflag: tar.TypeReg, Format: tar.FormatPAX} //nolint:gosec // bounded above
+		h := &tar.Header{Name: f.Name, Mode: int64(info.Mode().Perm() | 0o400), ModTime: f.Modified, Size: int64(f.UncompressedSize64), Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 		switch info.Mode().Type() {
 		case fs.ModeDir:
 			h.Typeflag, h.Size = tar.TypeDir, 0

@@ -40,7 +40,7 @@ func openIdentity(dir string) (id string, err error) {
 	}
 	now := identity{Folder: dir, Machine: machineID()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		now.Device, now.Inode = uint64(st.Dev), uint64(st.Ino) //nolint:unconvert,gosec // the types differ between systems
+		now.Device, now.Inode = uint64(st.Dev), uint64(st.Ino) //nolint:unconvert // the types differ between systems
 	}
 	file := filepath.Join(dir, identityFile)
 	raw, err := os.ReadFile(file)

@@ -186,7 +186,7 @@ func FuzzUnpackTree(f *testing.F) {
 			t.Fatalf("it left %v", all)
 		}
 		_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.Type()&fs.ModeSymlink == 0 {
+			if err == nil && d.Type()&fs.ModeSymlink == 0 {
 				return nil
 			}
 			if to, err := filepath.EvalSymlinks(name); err == nil && to != dir && !strings.HasPrefix(to, dir+"/") {
