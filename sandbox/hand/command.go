@@ -56,6 +56,14 @@ func (c *commands) Run(ctx context.Context, q *wasm.Command) (*wasm.CommandResul
 	if over := c.usage.over(); over != "" {
 		return nil, errors.New(over)
 	}
+	if c.h.hello.Network == sandbox.NetworkAllowlist {
+		p, err := newProxy(ctx, c.h.channel, q.Call.Operation())
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		o.Env = append(o.Env, p.env()...)
+	}
 	j := &job{c: c, stdout: newCapture(), stderr: newCapture()}
 	if err := j.start(o, q, folder); err != nil {
 		return nil, fmt.Errorf("%s: its supervisor cannot be started: %w", q.Argv[0], err)

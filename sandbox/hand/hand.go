@@ -165,9 +165,9 @@ func (h *hand) serve(ctx context.Context, s *sandbox.Stream) (err error) {
 	case sandbox.MethodPut:
 		return h.put(s)
 	case sandbox.MethodSeed:
-		return h.seed(ctx, s)
+		return h.seed(s)
 	case sandbox.MethodHarvest:
-		return h.harvest(ctx, s)
+		return h.harvest(s)
 	}
 	return &sandbox.RemoteError{Kind: sandbox.RemoteRefused, Msg: fmt.Sprintf("a Hand does not serve %.40q", s.Method())}
 }

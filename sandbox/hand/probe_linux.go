@@ -104,7 +104,12 @@ func probeUser(root fs.FS, status map[string]string) sandbox.Finding {
 	if status == nil {
 		return sandbox.Finding{Detail: "/proc/self/status cannot be read"}
 	}
-	caps := strings.TrimLeft(status["CapEff"], "0") + strings.TrimLeft(status["CapPrm"], "0") + strings.TrimLeft(status["CapInh"], "0") + strings.TrimLeft(status["CapAmb"], "0")
+	caps := ""
+	for _, set := range []string{"CapEff", "CapPrm", "CapInh", "CapAmb"} {
+		if have := strings.TrimLeft(status[set], "0"); have != "" && caps == "" {
+			caps = have
+		}
+	}
 	bounding := strings.TrimLeft(status["CapBnd"], "0")
 	mapped := mappedUser(root, os.Getuid())
 	detail := fmt.Sprintf("user %d, no new privileges %s, capabilities %s", os.Getuid(), yesNo(status["NoNewPrivs"] == "1"), orNone(caps))

@@ -14,6 +14,9 @@ import (
 // measured less often, so that no more than a tenth of the time goes to it.
 const usageEvery = 250 * time.Millisecond
 
+// maxFiles bounds the files and folders of a workspace.
+const maxFiles = 200_000
+
 // usage measures the workspace while commands run: the quota of guests does not see
 // what commands write. Safe for concurrent use.
 type usage struct {
@@ -35,8 +38,8 @@ func (u *usage) over() string {
 	switch {
 	case n > u.most:
 		return fmt.Sprintf("the workspace holds more than %d MiB ([sandbox].workspace_mib)", u.most>>20)
-	case files > maxTreeEntries:
-		return fmt.Sprintf("the workspace holds more than %d files and folders", maxTreeEntries)
+	case files > maxFiles:
+		return fmt.Sprintf("the workspace holds more than %d files and folders", maxFiles)
 	}
 	return ""
 }
@@ -99,7 +102,7 @@ func measure(folder string, most int64) (bytes int64, files int) {
 				bytes += onDisk(info)
 			}
 		}
-		if bytes > most || files > maxTreeEntries {
+		if bytes > most || files > maxFiles {
 			return fs.SkipAll
 		}
 		return nil
