@@ -120,6 +120,9 @@ func probeUser(root fs.FS, status map[string]string) sandbox.Finding {
 	switch {
 	case caps != "":
 		f.Remedy = "drop all capabilities"
+	case mapped == 0 && os.Getuid() != 0:
+		// Of a user namespace in another one only the next one out is shown.
+		f.State, f.Detail = sandbox.Unknown, detail+", who that is on the machine cannot be seen from inside"
 	case mapped == 0:
 		f.Remedy = "run as another user than root, or in a user namespace that maps root to another"
 	case status["NoNewPrivs"] != "1" && bounding != "":
@@ -181,6 +184,10 @@ const manyProcesses = 1 << 14
 func unlimited(resource int, what, unit string, counts bool) sandbox.Finding {
 	var l syscall.Rlimit
 	f := sandbox.Finding{State: sandbox.NotEnforced, Detail: "no limit of " + what + " is set", Remedy: "let the tier make a control group with a limit"}
+	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
+		// Where control groups are not shown, only who is outside knows their limits.
+		f.State, f.Remedy = sandbox.Unknown, ""
+	}
 	if syscall.Getrlimit(resource, &l) != nil || l.Cur >= math.MaxInt64 {
 		return f
 	}

@@ -92,10 +92,10 @@ var escapes = []escape{
 	{name: "D-Bus and engines", tries: "connects to D-Bus, X11, Wayland, ssh agents, and the sockets of docker, podman, containerd", want: notLocal, attempt: args("bus")},
 
 	// The kernel.
-	{name: "keyring", tries: "reads and writes the kernel's keys", want: notLocal, attempt: args("keyctl")},
+	{name: "keyring", tries: "reads and writes the kernel's keys", want: map[string]string{local: open, podman: open}, attempt: args("keyctl")},
 	{name: "bpf", tries: "makes a map in the kernel", want: notLocal, attempt: args("bpf")},
 	{name: "perf", tries: "watches a whole processor (`perf_event_open`)", want: notLocal, attempt: args("perf")},
-	{name: "io_uring", tries: "makes a queue of system calls that no filter sees", want: notLocal, attempt: args("uring")},
+	{name: "io_uring", tries: "makes a queue of system calls that no filter sees", want: map[string]string{local: open, docker: open}, attempt: args("uring")},
 	{name: "userfaultfd", tries: "holds up the kernel where it reads memory", want: notLocal, attempt: args("userfault")},
 	{name: "modules", tries: "loads code into the kernel", want: notLocal, attempt: args("module")},
 
@@ -106,5 +106,5 @@ var escapes = []escape{
 	{name: "disk", tries: "writes 400 MiB into the workspace, where 32 are allowed", alone: true, want: everywhere(contained, nil), attempt: args("fill", ".", "400")},
 	{name: "temporary files", tries: "writes 400 MiB into `/tmp`, where 16 are allowed", alone: true, want: everywhere(contained, notLocal),
 		attempt: func(w *escapeWorld) []string { return []string{"fill", w.place(sandbox.TempDir), "400"} }},
-	{name: "shared memory", tries: "writes 400 MiB into `/dev/shm`", alone: true, want: everywhere(contained, notLocal), attempt: args("fill", "/dev/shm", "400")},
+	{name: "shared memory", tries: "writes 400 MiB into `/dev/shm`", alone: true, want: everywhere(contained, map[string]string{local: open, namesp: denied}), attempt: args("fill", "/dev/shm", "400")},
 }
