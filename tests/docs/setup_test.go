@@ -34,11 +34,14 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "awaken-host")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.0.0-docs", "-o", binary, "./cmd/awaken-host") // #nosec G204 -- fixed arguments
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
-		return 1
+	// The Hand is looked for beside the host.
+	for _, program := range []string{"awaken-host", "awaken-hand"} {
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.0.0-docs", "-o", dir, "./cmd/"+program) // #nosec G204 -- two programs of ours
+		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+			return 1
+		}
 	}
 	return m.Run()
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -50,11 +51,14 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "awaken-host")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.0.0-e2e", "-o", binary, "./cmd/awaken-host")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
-		return 1
+	// The Hand is looked for beside the host.
+	for _, program := range []string{"awaken-host", "awaken-hand"} {
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.0.0-e2e", "-o", dir, "./cmd/"+program)
+		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+			return 1
+		}
 	}
 	return m.Run()
 }
@@ -143,9 +147,15 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition knows [plugin:NAME]: the plugin of the examples or of tests is built. In CI it is true,
+// namespaces reports whether a sandbox in Linux namespaces works here.
+var namespaces = sync.OnceValue(func() bool { return exec.Command(binary, "-q", "sandbox", "check", "namespace").Run() == nil })
+
+// condition knows [namespaces], true in CI as well, and [plugin:NAME]: the plugin of the examples or of tests is built. In CI it is true,
 // so that a plugin that is not there fails the script.
 func condition(cond string) (bool, error) {
+	if cond == "namespaces" {
+		return os.Getenv("CI") == "true" || namespaces(), nil
+	}
 	name, ok := strings.CutPrefix(cond, "plugin:")
 	if !ok {
 		return false, fmt.Errorf("unknown condition %q", cond)
