@@ -20,6 +20,9 @@ func (h *hand) seed(ctx context.Context, spec *Spec) error {
 		return err
 	}
 	for _, m := range spec.Mounts {
+		if info, err := os.Stat(m.Source); err == nil && !info.IsDir() {
+			return fmt.Errorf("%s is a file, and tier %s has folders carried into it only: declare the [[sandbox.mount]] as a folder or an archive", m.Source, h.tier)
+		}
 		if err := h.seedFolder(ctx, m.Source, m.Target); err != nil {
 			return err
 		}

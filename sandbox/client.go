@@ -211,23 +211,24 @@ func (h *hand) know(ctx context.Context, img *image) (*sentPlugin, error) {
 		h.plugins[img.Key] = sent
 	}
 	h.mu.Unlock()
-	if there {
-		select {
-		case <-sent.done:
-			return sent, sent.err
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	if !there {
+		// Who waits for it too does not lose it with the end of this one call.
+		go func() {
+			sent.err = h.send(context.WithoutCancel(ctx), img)
+			if sent.err != nil {
+				h.mu.Lock()
+				delete(h.plugins, img.Key)
+				h.mu.Unlock()
+			}
+			close(sent.done)
+		}()
 	}
-	// Who waits for it too does not lose it with the end of this one call.
-	sent.err = h.send(context.WithoutCancel(ctx), img)
-	if sent.err != nil {
-		h.mu.Lock()
-		delete(h.plugins, img.Key)
-		h.mu.Unlock()
+	select {
+	case <-sent.done:
+		return sent, sent.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	close(sent.done)
-	return sent, sent.err
 }
 
 func (h *hand) send(ctx context.Context, img *image) error {

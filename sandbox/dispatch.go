@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,7 +113,7 @@ func exchange(s *Stream, body []byte, limit int) answer {
 		return answer{err: err}
 	}
 	var out *batch.Output
-	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&out); err != nil || out == nil {
+	if err := json.Unmarshal(raw, &out); err != nil || out == nil {
 		return answer{err: fmt.Errorf("the Hand's result cannot be read: %w", errors.Join(err, errNoOutput))}
 	}
 	return answer{out: out}

@@ -286,7 +286,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	go func() { m.work.Wait(); close(ended) }()
 	select {
 	case <-ended:
-		m.dropUnowned(func(*Environment) bool { return true })
+		m.dropUnowned(func(e *Environment) bool { return e.rec.Owner == "" })
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("sandboxes are still being stopped: %w", context.Cause(ctx))

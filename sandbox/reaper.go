@@ -56,9 +56,7 @@ func (m *Manager) Reap(ctx context.Context) error {
 			}
 		}
 	}
-	m.dropUnowned(func(e *Environment) bool {
-		return e.rec.Owner != m.owner && !unsure[e.rec.Tier]
-	})
+	m.dropUnowned(func(e *Environment) bool { return !unsure[e.rec.Tier] })
 	return errors.Join(errs...)
 }
 
