@@ -179,8 +179,11 @@ func TestEnginesRunIt(t *testing.T) {
 		}
 		engine("load", "--input", out)
 		t.Cleanup(func() {
-			exec.Command(client[0], append(client[1:len(client):len(client)], "rmi", "--force", id)...).Run()
-		}) //nolint:errcheck // it costs a little room
+			cmd := exec.Command(client[0], append(client[1:len(client):len(client)], "rmi", "--force", id)...)
+			if text, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("removing the image: %v: %s", err, text)
+			}
+		})
 		args := append([]string{"run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL", "--pull=never"}, options...)
 		if got := engine(append(args, id, "version")...); !strings.Contains(got, "v9.8.7") {
 			t.Errorf("version: %s", got)

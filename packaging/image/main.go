@@ -94,7 +94,7 @@ func write(name string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it has its own name by then
+	defer os.Remove(f.Name()) // which it has no longer, if all went well
 	_, err = f.Write(text)
 	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return err

@@ -44,7 +44,7 @@ func environ() []string {
 // an interrupt at the terminal of the host is the host's alone.
 func (t *Tier) client(ctx context.Context, args ...string) *exec.Cmd {
 	argv := slices.Concat(t.command, t.global, args)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // the operator names the engine
 	cmd.Env = environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = waitDelay
