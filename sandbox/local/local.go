@@ -56,7 +56,7 @@ func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance,
 		return nil, &sandbox.UnavailableError{Tier: sandbox.TierLocal, Reason: sandbox.ReasonStart, What: "no folder for temporary files", Err: err}
 	}
 	i := &instance{
-		id: spec.ID, mark: markOf(&spec.Labels), temp: temp,
+		id: spec.ID, temp: temp,
 		places: map[string]string{sandbox.WorkspaceDir: spec.Workspace, sandbox.StateDir: spec.State, sandbox.TempDir: temp},
 		stderr: &process.Tail{}, done: make(chan struct{}),
 	}
@@ -71,7 +71,7 @@ func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance,
 
 type instance struct {
 	id     string
-	mark   []string // of the environment, see markOf
+	mark   string // see process.Mark
 	temp   string
 	places map[string]string
 	cmd    *exec.Cmd
@@ -92,8 +92,7 @@ func (i *instance) start(spec *sandbox.Spec, log *slog.Logger) error {
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + i.temp, "TMPDIR=" + i.temp, "LANG=C.UTF-8",
 	}, spec.Env...)
-	cmd.Env = append(cmd.Env, i.mark...)
-	ownSession(cmd)
+	i.mark = setUp(cmd, &spec.Labels)
 	errR, errW, err := os.Pipe()
 	if err != nil {
 		return unavailable(sandbox.ReasonStart, "no pipe", "", err)
@@ -174,7 +173,8 @@ func (i *instance) Stop(ctx context.Context) error {
 	if i.stopped {
 		return nil
 	}
-	_ = i.pipes.Close()
+	// Its input is still open: what a Hand leaves behind that ends by itself is harder to
+	// find than what is still below it.
 	if err := i.killAll(ctx); err != nil {
 		return fmt.Errorf("environment %s, tier %s: %w", i.id, sandbox.TierLocal, err)
 	}
@@ -189,21 +189,6 @@ func (i *instance) Stop(ctx context.Context) error {
 	}
 	i.stopped = true
 	return nil
-}
-
-// The names under which the Hand and all that it starts carry their labels.
-const (
-	envHost        = "AWAKEN_SANDBOX_HOST"
-	envOwner       = "AWAKEN_SANDBOX_OWNER"
-	envEnvironment = "AWAKEN_SANDBOX_ENVIRONMENT"
-	envSession     = "AWAKEN_SANDBOX_SESSION"
-)
-
-func markOf(l *sandbox.Labels) []string {
-	return []string{
-		envHost + "=" + l.Host, envOwner + "=" + l.Owner,
-		envEnvironment + "=" + l.Environment, envSession + "=" + l.Session,
-	}
 }
 
 var (

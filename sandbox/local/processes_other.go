@@ -12,8 +12,10 @@ import (
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
-func ownSession(cmd *exec.Cmd) {
+// setUp gives cmd a session of its own.
+func setUp(cmd *exec.Cmd, _ *sandbox.Labels) (mark string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return ""
 }
 
 // killAll ends the Hand's process group. What left the group is not found on this

@@ -22,6 +22,7 @@ type instance struct {
 	id       string
 	network  sandbox.Network
 	limits   sandbox.InstanceLimits
+	mark     string          // see process.Mark
 	folders  []string        // what can be read of this machine
 	writable map[string]bool // mount points that may be
 	cmd      *exec.Cmd       // bwrap
@@ -122,9 +123,12 @@ func (i *instance) Stop(ctx context.Context) error {
 			return i.left(fmt.Sprintf("process %d has not ended", child), err)
 		}
 	}
-	// Without a first process bwrap ends by itself. One that has none yet is told.
+	// Without a first process bwrap ends by itself. One that was not known yet may wait
+	// for a bwrap that is gone; it still has its name.
 	if h == nil {
-		_ = i.cmd.Process.Kill()
+		if err := process.EndMarked(ctx, i.mark); err != nil {
+			return i.left("bubblewrap cannot be ended", err)
+		}
 	}
 	select {
 	case <-i.done:

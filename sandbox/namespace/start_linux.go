@@ -26,11 +26,14 @@ func (t *Tier) HandUser() (uid, gid int, ok bool) {
 
 // Start makes the sandbox and returns once the Hand runs in it.
 func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	if ctx.Err() != nil {
+		return nil, unavailable(sandbox.ReasonStart, "it was given up", "", context.Cause(ctx))
+	}
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
 	i := &instance{
-		id: spec.ID, network: spec.Network, limits: spec.Limits.WithDefaults(), folders: t.o.Folders, writable: writable(spec),
+		id: spec.ID, mark: process.Mark(sandbox.TierNamespace, &spec.Labels), network: spec.Network, limits: spec.Limits.WithDefaults(), folders: t.o.Folders, writable: writable(spec),
 		stderr: &process.Tail{}, done: make(chan struct{}),
 	}
 	if err := t.start(ctx, i, spec); err != nil {
@@ -125,6 +128,7 @@ func (t *Tier) start(ctx context.Context, i *instance, spec *sandbox.Spec) (fail
 		return oops("describing the sandbox", err)
 	}
 	cmd := exec.Command(program, args...) //nolint:gosec // the operator's own bubblewrap
+	cmd.Args[0] = i.mark
 	cmd.Dir, cmd.Env, cmd.Stderr, cmd.ExtraFiles = "/", []string{}, errW, c.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: t.credential()}
 	pipes, started, err := process.Connect(cmd)
