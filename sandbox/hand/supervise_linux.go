@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -200,6 +201,7 @@ func startCommand(o *order) (pid int, err error) {
 			err = fmt.Errorf("it cannot be kept from gaining privileges: %w", err)
 			return
 		}
+		dropCapabilities()
 		if len(o.Read)+len(o.Write) > 0 {
 			if err = confine(o.Read, o.Write); err != nil {
 				return
@@ -214,4 +216,16 @@ func startCommand(o *order) (pid int, err error) {
 	}()
 	<-done
 	return pid, err
+}
+
+// dropCapabilities takes from root, whose commands would get all of them, those that
+// are about more than its files: looking into other processes for one. Who has none
+// may not drop any, and need not.
+func dropCapabilities() {
+	kept := []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID}
+	for c := range uintptr(64) {
+		if !slices.Contains(kept, c) {
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		}
+	}
 }
