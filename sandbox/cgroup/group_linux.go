@@ -61,13 +61,13 @@ func makeDirs(dir, name string, v2 bool) error {
 	host := filepath.Join(dir, filepath.Dir(name))
 	// The host's folder goes with its last group, perhaps now.
 	for try := 0; ; try++ {
-		if err := os.Mkdir(host, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the kernel makes them
+		if err := os.Mkdir(host, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		if v2 {
 			passOn(host)
 		}
-		err := os.Mkdir(filepath.Join(dir, name), 0o755) //nolint:gosec // as the kernel makes them
+		err := os.Mkdir(filepath.Join(dir, name), 0o755)
 		if !errors.Is(err, fs.ErrNotExist) || try == 10 {
 			return err
 		}
@@ -99,7 +99,7 @@ func (g *Group) limit(controller string, l sandbox.InstanceLimits) error {
 	}
 	for _, f := range files {
 		err := write(filepath.Join(g.dirs[controller], f.name), f.text)
-		if err != nil && !(f.optional && errors.Is(err, fs.ErrNotExist)) {
+		if err != nil && (!f.optional || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
 	}

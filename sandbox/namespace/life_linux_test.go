@@ -24,7 +24,7 @@ func TestKilledHost(t *testing.T) {
 		hostToBeKilled(t, id)
 	}
 	id := fmt.Sprintf("killed-%d", os.Getpid())
-	host := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledHost$") //nolint:gosec // this test
+	host := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledHost$")
 	host.Env = append(os.Environ(), "NAMESPACE_TEST_HOST="+id)
 	out, err := host.StdoutPipe()
 	if err != nil {
@@ -105,19 +105,19 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o777); err != nil { //nolint:gosec // another user works in it
+		if err := os.Chmod(d, 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
 	self := filepath.Join(dir, "namespace.test")
 	b, err := os.ReadFile(os.Args[0])
 	if err == nil {
-		err = os.WriteFile(self, b, 0o755) //nolint:gosec // another user runs it
+		err = os.WriteFile(self, b, 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^(TestFilesystem|TestSyscalls|TestKilledHost|TestForkBomb)$/^rlimit$", "-test.v") //nolint:gosec // this test
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^(TestFilesystem|TestSyscalls|TestKilledHost|TestForkBomb)$/^rlimit$", "-test.v")
 	cmd.Dir, cmd.Env = dir, []string{"TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), "CI=true"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "--- PASS") < 5 {

@@ -44,7 +44,7 @@ func (f *filter) ret(action uint32) {
 	*f = append(*f, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action})
 }
 
-func errno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
+func errno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) } //nolint:gosec // numbers of errors are small
 
 // when adds what is done for one call. body ends with a return on every path.
 func (f *filter) when(nr uint32, body filter) {

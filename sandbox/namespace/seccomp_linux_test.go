@@ -122,8 +122,8 @@ func calls() []call {
 		{"socket, packets", unix.EAFNOSUPPORT, socket(unix.AF_PACKET, unix.SOCK_RAW, 0)},
 		{"socket, virtual machines", unix.EAFNOSUPPORT, socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)},
 		{"socket, the kernel's ciphers", unix.EAFNOSUPPORT, socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)},
-		{"ioctl, TIOCSTI", unix.EPERM, raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&char)))},
-		{"ioctl, TIOCSTI with upper half", unix.EPERM, raw(unix.SYS_IOCTL, 0, 1<<32|unix.TIOCSTI, uintptr(unsafe.Pointer(&char)))},
+		{"ioctl, TIOCSTI", unix.EPERM, raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&char)))},                       //nolint:gosec // the kernel is given an address
+		{"ioctl, TIOCSTI with upper half", unix.EPERM, raw(unix.SYS_IOCTL, 0, 1<<32|unix.TIOCSTI, uintptr(unsafe.Pointer(&char)))}, //nolint:gosec // the kernel is given an address
 		{"code in memory", 0, func() error {
 			b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 			if err == nil {
@@ -180,15 +180,15 @@ func (f filter) run(t *testing.T, arch uint32, nr uint32, args ...uint64) uint32
 		var yes bool
 		switch i.Code {
 		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
-			switch {
-			case i.K == dataNr:
+			switch i.K {
+			case dataNr:
 				a = nr
-			case i.K == dataArch:
+			case dataArch:
 				a = arch
 			default:
 				a = 0
 				if n := int(i.K-dataArgs) / 8; n < len(args) {
-					a = uint32(args[n]) //nolint:gosec // the lower half
+					a = uint32(args[n])
 				}
 			}
 			continue

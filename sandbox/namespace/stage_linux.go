@@ -108,7 +108,7 @@ func bind(from, to string) error {
 		return err
 	}
 	if info.IsDir() {
-		err = os.Mkdir(to, 0o755) //nolint:gosec // on the stage, which others must pass
+		err = os.Mkdir(to, 0o755)
 	} else {
 		err = os.WriteFile(to, nil, 0o644) //nolint:gosec // the same
 	}

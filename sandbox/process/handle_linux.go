@@ -43,7 +43,7 @@ func (h *Handle) Wait(ctx context.Context) error {
 		if at, ok := ctx.Deadline(); ok {
 			wait = min(wait, max(time.Until(at), 0))
 		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}, int(wait.Milliseconds())+1)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}, int(wait.Milliseconds())+1) //nolint:gosec // a descriptor
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return os.NewSyscallError("poll", err)

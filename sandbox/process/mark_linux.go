@@ -131,7 +131,7 @@ func (s Stat) Kill() error {
 	defer func() { _ = h.Close() }()
 	// The handle was taken after the look, so it may be of another process.
 	if now, err := ReadStat(s.PID); err != nil || now.Start != s.Start {
-		return nil //nolint:nilerr // it is gone
+		return nil
 	}
 	return h.Kill()
 }
