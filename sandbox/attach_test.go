@@ -26,7 +26,7 @@ func (a *attachable) Attach(_ context.Context, l Leftover) (Instance, error) {
 	for _, s := range a.specs {
 		if s.ID == l.Labels.Environment {
 			host, inside := net.Pipe()
-			h := &fakeHand{tier: a.fakeTier, spec: s, rw: host, done: make(chan struct{}), known: map[string]bool{}}
+			h := &fakeHand{tier: a.fakeTier, spec: s, rw: host, done: make(chan struct{}), up: make(chan struct{}), known: map[string]bool{}}
 			h.ctx, h.cancel = context.WithCancel(context.Background())
 			h.wg.Go(func() {
 				ch, hello, err := Accept(h.ctx, inside, Welcome{}, ChannelOptions{Serve: h.serve})
@@ -34,6 +34,7 @@ func (a *attachable) Attach(_ context.Context, l Leftover) (Instance, error) {
 					h.mu.Lock()
 					h.ch, h.hello = ch, hello
 					h.mu.Unlock()
+					close(h.up)
 					<-ch.Done()
 				}
 				h.end(&EndedError{Tier: a.name, Reason: ReasonExited})

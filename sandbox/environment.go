@@ -147,6 +147,11 @@ func readEnvironment(dir string) (*Environment, error) {
 	if e.rec.ID != e.id || e.rec.Version != recordVersion || len(e.rec.Key) != ledgerKeyBytes {
 		return nil, fmt.Errorf("%s: it is not of environment %s in the form of this release", file, e.id)
 	}
+	if e.rec.Session == "" {
+		if e.rec.Session, err = assigned(dir); err != nil {
+			return nil, err
+		}
+	}
 	e.used = e.rec.Used
 	if e.rec.Released {
 		e.state = EnvironmentReleased

@@ -166,7 +166,7 @@ func asks(t *testing.T, change func(*Options), p func(*plugins.Plugin), ask func
 }
 
 func readAll(ctx context.Context, h *fakeHand, method string, params any) (string, error) {
-	s, err := h.ch.Open(ctx, method, params)
+	s, err := h.channel().Open(ctx, method, params)
 	if err != nil {
 		return "", err
 	}
@@ -223,7 +223,7 @@ func TestTraffic(t *testing.T) {
 	}
 	send := func(url string) func(ctx context.Context, h *fakeHand, p CallParams) (string, error) {
 		return func(ctx context.Context, h *fakeHand, p CallParams) (string, error) {
-			s, err := h.ch.Open(ctx, MethodHTTP, HTTPParams{Operation: p.Operation(), Method: "POST", URL: url})
+			s, err := h.channel().Open(ctx, MethodHTTP, HTTPParams{Operation: p.Operation(), Method: "POST", URL: url})
 			if err != nil {
 				return "", err
 			}
@@ -245,7 +245,7 @@ func TestTraffic(t *testing.T) {
 	}
 	dial := func(host string, port int) func(ctx context.Context, h *fakeHand, p CallParams) (string, error) {
 		return func(ctx context.Context, h *fakeHand, p CallParams) (string, error) {
-			s, err := h.ch.Open(ctx, MethodDial, DialParams{Operation: p.Operation(), Scheme: "http", Host: host, Port: port})
+			s, err := h.channel().Open(ctx, MethodDial, DialParams{Operation: p.Operation(), Scheme: "http", Host: host, Port: port})
 			if err != nil {
 				return "", err
 			}

@@ -64,7 +64,7 @@ func (f *fakeTier) Start(_ context.Context, spec *Spec) (Instance, error) {
 // hand starts a Hand; f.mu is held.
 func (f *fakeTier) hand(id string, spec *Spec) *fakeHand {
 	host, inside := net.Pipe()
-	h := &fakeHand{tier: f, spec: *spec, rw: host, done: make(chan struct{}), known: map[string]bool{}}
+	h := &fakeHand{tier: f, spec: *spec, rw: host, done: make(chan struct{}), up: make(chan struct{}), known: map[string]bool{}}
 	f.running[id] = h
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.wg.Go(func() {
@@ -76,6 +76,7 @@ func (f *fakeTier) hand(id string, spec *Spec) *fakeHand {
 		h.mu.Lock()
 		h.ch, h.hello = ch, hello
 		h.mu.Unlock()
+		close(h.up)
 		<-ch.Done()
 		h.end(&EndedError{Tier: f.name, Reason: ReasonExited, What: "its input was closed"})
 	})
@@ -137,6 +138,7 @@ type fakeHand struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	done   chan struct{}
+	up     chan struct{} // closed when ch and hello are set
 	once   sync.Once
 
 	mu     sync.Mutex
@@ -146,6 +148,12 @@ type fakeHand struct {
 	known  map[string]bool
 	ledger *Ledger
 	calls  int
+}
+
+// channel is the Hand's end; requests may come before Accept has returned it.
+func (h *fakeHand) channel() *Channel {
+	<-h.up
+	return h.ch
 }
 
 func (h *fakeHand) Channel() io.ReadWriteCloser { return h.rw }
@@ -198,6 +206,7 @@ func (h *fakeHand) die(reason Reason) {
 
 // records opens the ledger that the host will read.
 func (h *fakeHand) records() (*Ledger, error) {
+	<-h.up
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ledger == nil {

@@ -80,6 +80,11 @@ func (m *Manager) startInstance(e *Environment, t Tier) (*hand, error) {
 	if err := e.makeFolders(t); err != nil {
 		return nil, unavailable(err)
 	}
+	if before.Session == "" {
+		if err := e.blankSession(); err != nil {
+			return nil, unavailable(err)
+		}
+	}
 	err := m.save(e, func(r *record) { r.Owner, r.Tier, r.Used = m.owner, t.Name(), time.Now() })
 	if err != nil {
 		return nil, unavailable(err)

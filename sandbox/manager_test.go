@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -297,5 +298,81 @@ func TestRequirements(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestEager: a host whose sandboxes cannot be had, or hold too little, does not start,
+// and leaves nothing.
+func TestEager(t *testing.T) {
+	for name, c := range map[string]struct {
+		start   error
+		require Requirements
+		holds   Properties
+		want    Reason // empty: it starts
+	}{
+		"works":            {},
+		"holds what it is": {require: Requirements{PropertyPIDs: "limited"}, holds: Properties{PropertyPIDs: {State: Enforced}}},
+		"does not start":   {start: &UnavailableError{Tier: TierDocker, Reason: ReasonImage, What: "no such image"}, want: ReasonImage},
+		"holds too little": {require: Requirements{PropertyPIDs: "limited"}, want: ReasonUnmet},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tier := newFakeTier(TierDocker)
+				tier.startErr = func(int) error { return c.start }
+				tier.holds = c.holds
+				w := newFakeWorld(t, tier, func(o *Options) { o.Require = c.require })
+				err := w.m.Start(t.Context())
+				if (err == nil) != (c.want == "") || ReasonOf(err) != c.want {
+					t.Errorf("Start: %v", err)
+				}
+				synctest.Wait()
+				if _, running := tier.count(); running != 0 {
+					t.Errorf("%d run", running)
+				}
+				if err := w.m.Reap(t.Context()); err != nil || len(w.m.Environments()) != 0 {
+					t.Errorf("left %+v, %v", w.m.Environments(), err)
+				}
+			})
+		})
+	}
+	m, err := Open(Options{Dir: t.TempDir(), TierError: errors.New("no awaken-hand here")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Start(t.Context()); err == nil || err.Error() != "no awaken-hand here" {
+		t.Errorf("without a tier: %v", err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkTakeWarm is what a session waits for its Environment when one is warm: it is
+// written down, on disk, whose it is.
+func BenchmarkTakeWarm(b *testing.B) {
+	tier := newFakeTier(TierDocker)
+	m, err := Open(Options{Dir: b.TempDir(), Tier: tier, Hand: "/hand", Warm: 4, MaxReady: 1 << 30})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = m.Close(context.Background()) }()
+	warm := func() int {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.pool.warm)
+	}
+	n := 0
+	for b.Loop() {
+		b.StopTimer()
+		for m.fill(); warm() == 0; {
+			time.Sleep(100 * time.Microsecond)
+		}
+		n++
+		b.StartTimer()
+		_, _, done, err := m.use(b.Context(), strconv.Itoa(n), tier)
+		if err != nil {
+			b.Fatal(err)
+		}
+		done()
 	}
 }

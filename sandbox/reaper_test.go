@@ -259,3 +259,26 @@ func finished(text string) func(l *Ledger, p CallParams) error {
 		}, true))
 	}
 }
+
+// TestTakenWhileKilled: a warm Environment is its session's from the moment that
+// anything can run in it, whichever file says so.
+func TestTakenWhileKilled(t *testing.T) {
+	dir := t.TempDir()
+	e := &Environment{id: randomID("e"), dir: filepath.Join(dir, "x")}
+	e.dir = filepath.Join(dir, e.id)
+	if err := errors.Join(os.Mkdir(e.dir, 0o700), e.blankSession(), e.write(record{Key: make([]byte, ledgerKeyBytes)})); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readEnvironment(e.dir); err != nil || got.rec.Session != "" {
+		t.Errorf("before it is taken: %+v, %v", got, err)
+	}
+	if err := e.assign("r1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readEnvironment(e.dir); err != nil || got.rec.Session != "r1" {
+		t.Errorf("after: %+v, %v", got, err)
+	}
+	if err := e.assign(strings.Repeat("r", sessionBytes+1)); err == nil {
+		t.Error("a name that does not fit was written")
+	}
+}
