@@ -134,17 +134,28 @@ func has(t *testing.T, d *document, b block) bool {
 		}
 		return true
 	}
-	if tool != "clang" {
+	probes := map[string]struct {
+		name, how string
+		works     func() bool
+	}{
+		// The linker, and the target, may be missing too.
+		"clang": {"clang for wasm32", "apt-get install clang lld", func() bool {
+			probe := exec.Command("clang", "--target=wasm32", "-nostdlib", "-Wl,--no-entry", "-x", "c", "-", "-o", os.DevNull)
+			probe.Stdin = strings.NewReader("int f(void) { return 0; }\n")
+			return probe.Run() == nil
+		}},
+		"bwrap": {"a sandbox in namespaces", "apt-get install bubblewrap", func() bool {
+			return exec.Command(binary, "-q", "sandbox", "check", "namespace").Run() == nil // #nosec G204 -- our own program
+		}},
+	}
+	p, known := probes[tool]
+	if !known {
 		t.Fatalf("%s:%d: nobody knows how to find and install %s: say it in console_test.go", d.name, b.line, tool)
 	}
-	// The linker, and the target, may be missing too.
-	probe := exec.Command("clang", "--target=wasm32", "-nostdlib", "-Wl,--no-entry", "-x", "c", "-", "-o", os.DevNull)
-	probe.Stdin = strings.NewReader("int f(void) { return 0; }\n")
-	if probe.Run() == nil {
+	if p.works() {
 		return true
 	}
-	const how = "apt-get install clang lld"
-	msg := fmt.Sprintf("%s:%d: %s for wasm32 is missing. To install it: %s", d.name, b.line, tool, how)
+	msg := fmt.Sprintf("%s:%d: %s is missing. To install it: %s", d.name, b.line, p.name, p.how)
 	if os.Getenv("CI") == "true" {
 		t.Fatal(msg)
 	}
