@@ -231,7 +231,7 @@ func (l *Ledger) scan() error {
 			}
 			return nil
 		}
-		length := int64(binary.BigEndian.Uint64(head[:]))
+		length := int64(binary.BigEndian.Uint64(head[:])) //nolint:gosec // a negative one is refused below
 		if length <= ledgerTag || length > maxRecordBytes+ledgerTag+8 || length > size-l.end-ledgerHead {
 			_ = l.damage("there is no record at byte %d", l.end)
 			return nil

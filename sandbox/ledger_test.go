@@ -66,7 +66,7 @@ func TestLedger(t *testing.T) {
 	}
 	for name, l := range map[string]*Ledger{"writer": l, "reader": reader, "new": openTestLedger(t, dir)} {
 		done := lookup(t, l, "r/1/0")
-		if fmt.Sprintf("%s", done.Output.Content[1].JSON) != `{ "a" : "<b>" }` || string(done.Output.State[0].Value) != `[1, 2]` || !done.Done || done.Attempt != 1 {
+		if string(done.Output.Content[1].JSON) != `{ "a" : "<b>" }` || string(done.Output.State[0].Value) != `[1, 2]` || !done.Done || done.Attempt != 1 {
 			t.Errorf("%s: %+v %s", name, done, done.Output.Content[1].JSON)
 		}
 		if rec := lookup(t, l, "r/1/1"); rec.Done || rec.Attempt != 2 {

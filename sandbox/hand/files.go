@@ -37,7 +37,7 @@ func local(name string) (string, error) {
 		name = "."
 	}
 	if !filepath.IsLocal(name) || strings.ContainsRune(name, 0) {
-		return "", fmt.Errorf("%.200q is not in the workspace: name it relative to that, without ..", name)
+		return "", fmt.Errorf("%.200q is not in the workspace: name it relative to that, without steps up", name)
 	}
 	return name, nil
 }

@@ -24,8 +24,9 @@ func (c *carrier) Send(ctx context.Context, call *batch.Call, _ []plugins.HostPa
 	if err != nil {
 		return nil, notCarried(ctx, err)
 	}
+	// A host that has refused it takes no body; its answer says why.
 	if _, err := stream.Write(r.Body); err == nil {
-		err = stream.CloseWrite()
+		_ = stream.CloseWrite()
 	}
 	most := int64(maxAnswerBytes)
 	if r.MaxResponse != 0 {

@@ -37,7 +37,7 @@ func Install(file string) (err error) {
 	if _, err = io.Copy(temp, in); err != nil {
 		return err
 	}
-	if err = temp.Chmod(0o555); err != nil { //nolint:gosec // a program without secrets, for every user
+	if err = temp.Chmod(0o555); err != nil {
 		return err
 	}
 	if err = temp.Close(); err != nil {

@@ -37,7 +37,7 @@ func (u *usage) over() string {
 	n, files := measure(u.folder, u.most)
 	switch {
 	case n > u.most:
-		return fmt.Sprintf("the workspace holds more than %d MiB ([sandbox].workspace_mib)", u.most>>20)
+		return fmt.Sprintf("the workspace holds more than %d MiB ([sandbox.limits].workspace_mib)", u.most>>20)
 	case files > maxFiles:
 		return fmt.Sprintf("the workspace holds more than %d files and folders", maxFiles)
 	}
@@ -94,7 +94,7 @@ func (u *usage) run() {
 func measure(folder string, most int64) (bytes int64, files int) {
 	_ = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // gone, or closed to us: what is in there is not counted
+			return nil //nolint:nilerr // gone, or closed to us: what is in there is not counted
 		}
 		files++
 		if d.Type().IsRegular() {
