@@ -120,10 +120,10 @@ func (l *Ledger) rewrite() error {
 		}
 	}
 	temp := l.path() + ".new"
-	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) { //nolint:gosec // the state folder is for the caller to name
 		return fmt.Errorf("operation ledger: %w", err)
 	}
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the state folder is for the caller to name
 	if err != nil {
 		return fmt.Errorf("operation ledger: %w", err)
 	}
@@ -137,7 +137,7 @@ func (l *Ledger) rewrite() error {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = os.Rename(temp, l.path())
+		err = os.Rename(temp, l.path()) //nolint:gosec // the state folder is for the caller to name
 	}
 	if err == nil {
 		err = syncFolder(l.dir)
@@ -189,7 +189,7 @@ func (l *Ledger) copyTo(fresh *Ledger, drop map[batch.OperationID]bool) error {
 }
 
 func syncFolder(dir string) error {
-	d, err := os.Open(dir)
+	d, err := os.Open(dir) //nolint:gosec // the state folder is for the caller to name
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -75,8 +76,8 @@ func TestCommands(t *testing.T) {
 	}
 	request := func(script string, more ...any) map[string]any {
 		r := sh(script)
-		for i := 0; i < len(more); i += 2 {
-			r[more[i].(string)] = more[i+1]
+		for pair := range slices.Chunk(more, 2) {
+			r[pair[0].(string)] = pair[1]
 		}
 		return r
 	}
@@ -396,4 +397,3 @@ func TestHandAsProcessOne(t *testing.T) {
 		t.Errorf("%+v, %v", p[sandbox.PropertyProcesses], err)
 	}
 }
-

@@ -3,6 +3,7 @@ package hand
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -134,7 +135,7 @@ func (h *hand) module(s *sandbox.Stream) error {
 	if _, err := io.ReadFull(s, code); err != nil {
 		return fmt.Errorf("module %s: %w", offer.SHA256, err)
 	}
-	if n, err := s.Read(make([]byte, 1)); n > 0 || err != io.EOF {
+	if n, err := s.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
 		return fmt.Errorf("module %s is longer than the %d bytes that it was said to have", offer.SHA256, offer.Bytes)
 	}
 	if sum := sha256.Sum256(code); hex.EncodeToString(sum[:]) != offer.SHA256 {

@@ -67,7 +67,7 @@ func confine(read, write []string) error {
 	if version >= 6 {
 		attr.scoped, size = landlockScopeAbstract|landlockScopeSignal, unsafe.Sizeof(attr)
 	}
-	fd, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	fd, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0) //nolint:gosec // a system call with a struct
 	if errno != 0 {
 		return fmt.Errorf("it cannot be confined: %w", errno)
 	}
@@ -107,9 +107,9 @@ func landlockAllow(ruleset int, name string, access uint64) error {
 	// struct landlock_path_beneath_attr is packed.
 	var rule [12]byte
 	binary.NativeEndian.PutUint64(rule[:], access)
-	binary.NativeEndian.PutUint32(rule[8:], uint32(fd))
+	binary.NativeEndian.PutUint32(rule[8:], uint32(fd)) //nolint:gosec // an open file
 	const pathBeneath = 1
-	_, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), pathBeneath, uintptr(unsafe.Pointer(&rule[0])), 0, 0, 0)
+	_, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), pathBeneath, uintptr(unsafe.Pointer(&rule[0])), 0, 0, 0) //nolint:gosec // a system call with a struct
 	if errno != 0 {
 		return errno
 	}

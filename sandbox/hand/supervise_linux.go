@@ -207,7 +207,7 @@ func startCommand(o *order) (pid int, err error) {
 				return
 			}
 		}
-		pid, err = syscall.ForkExec(o.Program, o.Argv, &syscall.ProcAttr{
+		pid, err = syscall.ForkExec(o.Program, o.Argv, &syscall.ProcAttr{ //nolint:gosec // running it is what this is for
 			Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
 		})
 		if err != nil {

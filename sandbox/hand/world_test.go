@@ -65,7 +65,9 @@ func (w *world) inProcess() *world {
 	w.t.Helper()
 	host, hand := net.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(context.Background(), hand, Options{Version: "test", Logger: slog.New(slog.DiscardHandler)}) }()
+	go func() {
+		ended <- Serve(context.Background(), hand, Options{Version: "test", Logger: slog.New(slog.DiscardHandler)})
+	}()
 	w.dial(host)
 	w.t.Cleanup(func() {
 		_ = w.channel.Close()
