@@ -146,7 +146,7 @@ func TestParseManifestProblems(t *testing.T) {
 		{"abi missing", swap("abi = \"extism\"\n", ""), []string{"module.abi: missing"}},
 		{"target", minimal + "target = \"sanbox\"\n", []string{`did you mean "sandbox"?`}},
 		{"require beside the model", minimal + "require = { network = \"none\" }\n", []string{`tool[0].require: only a tool with target = "sandbox"`}},
-		{"require a property", minimal + "target = \"sandbox\"\nrequire = { netwrok = \"none\" }\n", []string{`:11: tool[0].require.netwrok: "netwrok" is no property of a sandbox`, `did you mean "network"?`}},
+		{"require a property", minimal + "target = \"sandbox\"\nrequire = { netwark = \"none\" }\n", []string{`:11: tool[0].require.netwark: "netwark" is no property of a sandbox`, `did you mean "network"?`}},
 		{"require a word", minimal + "target = \"sandbox\"\nrequire = { filesystem = \"none\" }\n", []string{`filesystem cannot be "none": write "isolated"`}},
 		{"require no text", minimal + "target = \"sandbox\"\nrequire = { network = 1 }\n", []string{"tool[0].require.network: is an integer, write a string"}},
 		{"require no table", minimal + "target = \"sandbox\"\nrequire = \"all\"\n", []string{"tool[0].require: is a string, write a table"}},

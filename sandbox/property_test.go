@@ -76,7 +76,7 @@ func TestParseRequirements(t *testing.T) {
 		t.Errorf("got %v, %v", r, err)
 	}
 	for _, c := range []struct{ name, word, want string }{
-		{"netwrok", "none", `"netwrok" is no property of a sandbox: filesystem, network`},
+		{"netwark", "none", `"netwark" is no property of a sandbox: filesystem, network`},
 		{"network", "host", `network cannot be "host": write "none" or "allowlist"`},
 		{"user", "", `user cannot be "": write "unprivileged"`},
 	} {

@@ -129,7 +129,7 @@ func getInto(ctx context.Context, w *standard.Workspace, name, file string) erro
 	}
 	_, err = w.Get(ctx, name, out)
 	if err == nil {
-		err = out.Chmod(0o644) //nolint:gosec // as any file that a command writes
+		err = out.Chmod(0o644)
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
 		err = os.Rename(out.Name(), file)

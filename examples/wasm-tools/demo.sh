@@ -33,8 +33,15 @@ for tool in "$plugins"/*/; do
   "$host" -q plugin sign "$dir/plugins/$name" --key "$dir/keys/tools.key" >/dev/null
   [ ! -f "$tool/policy.rego" ] || mv "$dir/plugins/$name/policy.rego" "$dir/policy/$name.rego"
   printf '\n[[plugin]]\npath = "plugins/%s"\n' "$name" >>"$config"
+  case $name in # what these ask for are places of their sandbox
+  workspace) printf 'grant = { paths = { "/workspace" = { mode = "rw" } } }\n' >>"$config" ;;
+  search) printf 'grant = { commands = ["grep"], paths = { "/workspace" = { mode = "rw" } } }\n' >>"$config" ;;
+  esac
 done
 try tools list -c "$config"
+
+say "Tools whose manifest says sandbox run behind a second wall, if this machine has one"
+"$host" -q sandbox check namespace -c "$config" || echo "It has not, so their calls will be placement errors, and nothing of them runs."
 
 say "A rule of the operator, beside the policies that the tools came with"
 cat >"$dir/policy/demo.rego" <<'REGO'
@@ -63,6 +70,7 @@ call sum calc__evaluate '{"expression":"2^10 + sqrt(81)"}'
 call secret text__word_count '{"text":"my password is hunter2"}'
 call nothing table__from_csv '{"csv":""}'
 call search pattern__find '{"pattern":"\\d+","text":"a1 b22"}'
+call find search__grep '{"pattern":"beans"}'
 call note hello__add_note '{"text":"Water the plants."}'
 (IFS=,; printf '{"calls":[%s]}\n' "${calls[*]}") >"$dir/message.json"
 

@@ -126,7 +126,7 @@ func TestSandboxProblems(t *testing.T) {
 		{"idle", "[sandbox]\nidle = \"0s\"", `3: sandbox.idle: is 0s; write a duration from 1s to 30d`},
 		{"none ready", "[sandbox]\nmax_ready = 0", `3: sandbox.max_ready: is 0; write a number from 1 to 1000`},
 		{"more warm than ready", "[sandbox]\nwarm = 17", `3: sandbox.warm: is 17, and at most sandbox.max_ready, 16, run at once`},
-		{"property", "[sandbox.require]\nnetwrok = \"none\"", `3: sandbox.require.netwrok: "netwrok" is no property of a sandbox`},
+		{"property", "[sandbox.require]\nnetwark = \"none\"", `3: sandbox.require.netwark: "netwark" is no property of a sandbox`},
 		{"word", "[sandbox.require]\nfilesystem = \"yes\"", `3: sandbox.require.filesystem: filesystem cannot be "yes": write "isolated"`},
 		{"cpus", "[sandbox.limits]\ncpus = 0", `3: sandbox.limits.cpus: is 0; write a number from 0.05 to 1024`},
 		{"cpus in words", "[sandbox.limits]\ncpus = \"2\"", `3: sandbox.limits.cpus: is a string; write a number without quotes`},

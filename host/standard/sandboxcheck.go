@@ -88,11 +88,11 @@ func CheckSandbox(ctx context.Context, file string, optional bool, tiers []strin
 func checkTier(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (*sandbox.Report, error) {
 	t, err := openTier(cfg, name, log)
 	if err != nil {
-		return &sandbox.Report{Tier: name, Err: err}, nil
+		return &sandbox.Report{Tier: name, Err: err}, nil //nolint:nilerr // the report says so
 	}
 	hand, err := handProgram(cfg, name)
 	if err != nil {
-		return &sandbox.Report{Tier: name, Err: err}, nil
+		return &sandbox.Report{Tier: name, Err: err}, nil //nolint:nilerr // the report says so
 	}
 	return sandbox.Check(ctx, t, &sandbox.Spec{
 		Hand: hand, Network: sandbox.Network(cfg.Sandbox.Network), Limits: cfg.Sandbox.Limits.InstanceLimits(),

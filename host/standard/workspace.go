@@ -15,7 +15,8 @@ import (
 type (
 	// Workspace is the files of a run that its calls see at /workspace in their sandbox.
 	Workspace = sandbox.Files
-	FileInfo  = sandbox.FileInfo
+	// FileInfo is one file of a Workspace.
+	FileInfo = sandbox.FileInfo
 )
 
 // OpenWorkspace opens the files of a run that file describes the host of. No other
