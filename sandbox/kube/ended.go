@@ -21,7 +21,7 @@ const (
 	eventsTimeout = 5 * time.Second
 	// A node tells the cluster what became of a Pod a moment after the connection to it
 	// broke.
-	settleTime = 2 * time.Second
+	settleTime = 3 * time.Second
 	exitKilled = 128 + 9
 )
 
@@ -120,16 +120,16 @@ func (i *instance) whyEnded(ctx context.Context) *sandbox.EndedError {
 			return true, nil
 		}
 		last = pod
-		return exitedByItself(broke) || settled(pod), nil
+		return settled(pod), nil
 	})
 	switch {
 	case gone:
 		return goneEnd(i.seen.last())
-	case asked && settled(last), asked && exitedByItself(broke):
-		return endOf(last, broke)
 	case asked:
 		e := endOf(last, broke)
-		i.blameMemory(ctx, e)
+		if running(last) {
+			i.blameMemory(ctx, e)
+		}
 		return e
 	case apierrors.IsForbidden(err):
 		return &sandbox.EndedError{Tier: sandbox.TierKube, Reason: sandbox.ReasonLost, What: "why cannot be read", Err: err}
@@ -168,13 +168,8 @@ func (i *instance) blameMemory(ctx context.Context, e *sandbox.EndedError) {
 	}
 }
 
-// settled says that no more is to come of how a Pod ended.
+// settled says that no more is to come of how a Pod ended: the reason why a node threw
+// it out comes after its containers have ended.
 func settled(pod *corev1.Pod) bool {
-	s := statusOf(pod.Status.ContainerStatuses, mainContainer)
-	return pod.Status.Phase == corev1.PodFailed || s != nil && s.State.Terminated != nil
-}
-
-func exitedByItself(broke error) bool {
-	var exit exec.ExitError
-	return broke == nil || errors.As(broke, &exit) && exit.Exited() && exit.ExitStatus() != exitKilled
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }

@@ -4,9 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	_ "k8s.io/client-go/kubernetes/fake"
-	_ "k8s.io/client-go/testing"
-
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
