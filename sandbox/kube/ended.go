@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/util/exec"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
@@ -124,11 +126,15 @@ func (i *instance) whyEnded(ctx context.Context) *sandbox.EndedError {
 	})
 	switch {
 	case gone:
-		return goneEnd(i.seen.last())
+		e := goneEnd(i.seen.last())
+		i.blameNode(ctx, e)
+		return e
 	case asked:
 		e := endOf(last, broke)
 		if running(last) {
 			i.blameMemory(ctx, e)
+		} else {
+			i.blameNode(ctx, e)
 		}
 		return e
 	case apierrors.IsForbidden(err):
@@ -165,6 +171,26 @@ func (i *instance) blameMemory(ctx context.Context, e *sandbox.EndedError) {
 	if n, err := strconv.ParseUint(strings.TrimSpace(count.String()), 10, 64); err == nil && n > 0 {
 		e.Reason = sandbox.ReasonMemory
 		e.What += fmt.Sprintf("; the kernel killed %d processes of Pod %s for memory", n, i.pod.Name)
+	}
+}
+
+// blameNode finds out whether the node threw the Pod out: of one whose container then
+// ended well, only an event says so.
+func (i *instance) blameNode(ctx context.Context, e *sandbox.EndedError) {
+	if e.Reason != sandbox.ReasonExited && e.Reason != sandbox.ReasonKilled {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
+	defer cancel()
+	list, err := i.cluster.client.CoreV1().Events(i.cluster.namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.uid": string(i.pod.UID), "reason": "Evicted"}.String(),
+	})
+	if err != nil {
+		e.What += "; its events cannot be read: " + err.Error()
+		return
+	}
+	for _, event := range list.Items {
+		e.Reason, e.What = sandbox.ReasonEvicted, event.Reason+": "+event.Message
 	}
 }
 

@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -55,11 +56,11 @@ func (r *real) give(t *testing.T, user string) (rules []rbacv1.PolicyRule, chang
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = roles.Delete(t.Context(), user, metav1.DeleteOptions{}) })
+	t.Cleanup(func() { _ = roles.Delete(context.WithoutCancel(t.Context()), user, metav1.DeleteOptions{}) })
 	if _, err := bindings.Create(t.Context(), &binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = bindings.Delete(t.Context(), user, metav1.DeleteOptions{}) })
+	t.Cleanup(func() { _ = bindings.Delete(context.WithoutCancel(t.Context()), user, metav1.DeleteOptions{}) })
 	return role.Rules, func(rules []rbacv1.PolicyRule) {
 		t.Helper()
 		made.Rules = rules
