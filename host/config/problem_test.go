@@ -77,7 +77,7 @@ func TestProblems(t *testing.T) {
 		{"plugin not pinned", "[[plugin]]\noci = \"host/name:latest\"", []string{`3: plugin[0].oci: "host/name:latest" is not pinned by a digest; write "name@sha256:" and the 64 hexadecimal digits`}},
 		{"bad pin", plugin("sha256 = \"abc\""), []string{`4: plugin[0].sha256: "abc" is not a SHA-256; write 64 hexadecimal digits`}},
 		{"plugin twice", plugin("[[plugin]]\npath = \"./p\""), []string{`5: plugin[1].path: is that of plugin[0] too; remove one of the two [[plugin]] tables`}},
-		{"host with another scheme", plugin("grant.hosts = [\"ftp://a\"]"), []string{`4: plugin[0].grant.hosts[0]: "ftp://a" has a scheme that is not known, write https://, http:// or none, which is https`}},
+		{"host with another scheme", plugin("grant.hosts = [\"ftp://a\"]"), []string{`4: plugin[0].grant.hosts[0]: "ftp://a" has a scheme that is not known, write https://, http:// or none, which is https; correct or remove it`}},
 		{"guest path", plugin("grant.paths.\"../w\".host = \"w\""), []string{`4: plugin[0].grant.paths."../w": is not a guest path; write an absolute path without "..", such as "/workspace"`}},
 		{"path mode", plugin("grant.paths.\"/w\" = { host = \"w\", mode = \"wr\" }"), []string{`4: plugin[0].grant.paths."/w".mode: "wr" is not known; write one of ro, rw`}},
 		{"path with an empty host", plugin("grant.paths.\"/w\".host = \"\""), []string{`4: plugin[0].grant.paths."/w".host: is empty; name a file or folder`}},

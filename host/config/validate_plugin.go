@@ -75,7 +75,7 @@ func (v *validator) distinctPlugins() {
 func (v *validator) grant(key string, g *Grant) {
 	for i, h := range g.Hosts {
 		if _, err := plugins.ParseHostPattern(h); err != nil {
-			v.bad(element(child(key, "hosts"), i), err.Error(), "")
+			v.bad(element(child(key, "hosts"), i), err.Error(), "correct or remove it")
 		}
 	}
 	for _, guest := range sorted(g.Paths) {
