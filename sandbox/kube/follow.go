@@ -98,7 +98,7 @@ func (c *cluster) remove(ctx context.Context, name string, mine func(*corev1.Pod
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("Pod %s/%s is left, it cannot be read: %w", c.namespace, name, err)
+		return fmt.Errorf("the Pod %s/%s is left, it cannot be read: %w", c.namespace, name, err)
 	}
 	err = pods.Delete(ctx, name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(graceSeconds)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
@@ -107,11 +107,11 @@ func (c *cluster) remove(ctx context.Context, name string, mine func(*corev1.Pod
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("Pod %s/%s is left, it cannot be deleted: %w", c.namespace, name, err)
+		return fmt.Errorf("the Pod %s/%s is left, it cannot be deleted: %w", c.namespace, name, err)
 	}
 	err = c.follow(ctx, name, pod.UID, func(pod *corev1.Pod) (bool, error) { return pod == nil, nil })
 	if err != nil {
-		return fmt.Errorf("Pod %s/%s is being deleted, its node has not said that nothing of it runs: %w", c.namespace, name, err)
+		return fmt.Errorf("the Pod %s/%s is being deleted, its node has not said that nothing of it runs: %w", c.namespace, name, err)
 	}
 	return nil
 }
