@@ -32,7 +32,7 @@ func load(t testing.TB, kind, name string) *plugin {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(root, "bin", kind, name)
-	manifest, err := os.ReadFile(filepath.Join(dir, plugins.ManifestFile)) //nolint:gosec // a path of the repository
+	manifest, err := os.ReadFile(filepath.Join(dir, plugins.ManifestFile))
 	if err != nil {
 		missing := fmt.Sprintf("the plugin %s is not built: run make guests (it needs clang, lld and wasi-libc)", name)
 		if os.Getenv("CI") == "true" {

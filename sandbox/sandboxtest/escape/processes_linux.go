@@ -186,7 +186,7 @@ func setuid([]string) (string, error) {
 func setuidFile([]string) (string, error) {
 	run := func(name string, args ...string) func() (string, error) {
 		return func() (string, error) {
-			out, err := exec.Command(name, args...).Output() //nolint:gosec,noctx // fixed
+			out, err := exec.Command(name, args...).Output() //nolint:noctx // it has no caller to obey
 			if err != nil {
 				return "", err
 			}
@@ -256,7 +256,7 @@ func daemon(args []string) (string, error) {
 		return "", err
 	}
 	for range 3 {
-		cmd := exec.Command("/bin/sh", "-c", `trap "" HUP INT TERM QUIT USR1 USR2; ( "$0" daemon "$1" stays </dev/null >/dev/null 2>&1 & )`, self, args[0]) //nolint:gosec,noctx // fixed
+		cmd := exec.Command("/bin/sh", "-c", `trap "" HUP INT TERM QUIT USR1 USR2; ( "$0" daemon "$1" stays </dev/null >/dev/null 2>&1 & )`, self, args[0]) //nolint:noctx // it has no caller to obey
 		cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%w: %s", err, out)
