@@ -95,7 +95,13 @@ type begun struct {
 
 func begin(t testing.TB, tier string) *begun {
 	t.Helper()
-	b := &begun{world: newWorld(t, tier, "", "guests/exec", "plugins/workspace"), mark: newMark()}
+	return beginWith(t, tier, settings(t, tier))
+}
+
+// beginWith is begin with the tier's lines of host.toml.
+func beginWith(t testing.TB, tier, lines string) *begun {
+	t.Helper()
+	b := &begun{world: newWorldWith(t, tier, "", lines, "guests/exec", "plugins/workspace"), mark: newMark()}
 	b.cmd = b.command(context.Background(), message(t, slow(b.mark)), "-q", "run", "--run", "killed", "-")
 	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
 	if err := b.cmd.Start(); err != nil {
@@ -107,6 +113,14 @@ func begin(t testing.TB, tier string) *begun {
 	})
 	eventually(t, "the command runs", func() bool { return len(marked(b.mark)) > 0 })
 	return b
+}
+
+// settle lets the next call begin with what an earlier process left: it is removed
+// before the call is made.
+func (b *begun) settle() {
+	b.t.Helper()
+	b.batch("after", call{"list", "workspace__list", map[string]string{}})
+	eventually(b.t, "nothing of the first call runs", func() bool { return len(marked(b.mark)) == 0 })
 }
 
 // stated holds what is known of the call to what must be: indeterminate, done once,

@@ -100,8 +100,12 @@ type world struct {
 // named: "<kind>/<name>" below bin. more are further lines of [sandbox].
 func newWorld(t testing.TB, tier, more string, plugins ...string) *world {
 	t.Helper()
+	return newWorldWith(t, tier, more, settings(t, tier), plugins...)
+}
+
+func newWorldWith(t testing.TB, tier, more, lines string, plugins ...string) *world {
+	t.Helper()
 	w := &world{t: t, tier: tier, dir: t.TempDir()}
-	lines := settings(t, tier)
 	w.write("policy/all.rego", "package awaken.policy\nallow contains \"test\" if input.tool.id\n")
 	var b strings.Builder
 	fmt.Fprintf(&b, "version = 1\ndata_dir = \"data\"\n[trust]\nkeys = [{ file = \"keys/test.pub\" }]\n[policy]\npaths = [\"policy\"]\ndeadline = \"10s\"\n[sandbox]\ntier = %q\n%s\n%s\n", tier, more, lines)
