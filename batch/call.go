@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -132,11 +133,15 @@ type ToolError struct {
 	Err  error // may be nil
 }
 
-func (e *ToolError) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("%s: %s: %v", e.Kind, e.Msg, e.Err)
+func (e *ToolError) Error() string { return fmt.Sprintf("%s: %s", e.Kind, e.Text()) }
+
+// Text is the error without its kind: the message, with the cause where the message
+// does not end in it already.
+func (e *ToolError) Text() string {
+	if e.Err == nil || strings.HasSuffix(e.Msg, e.Err.Error()) {
+		return e.Msg
 	}
-	return fmt.Sprintf("%s: %s", e.Kind, e.Msg)
+	return e.Msg + ": " + e.Err.Error()
 }
 
 func (e *ToolError) Unwrap() error { return e.Err }

@@ -134,7 +134,7 @@ func (s *session) accept(cs *CallState, tool Tool, st *state, out *Output) *Outp
 	out.CallID = cs.Call.ID
 	bad := func(format string, a ...any) *Output {
 		n := ErrorOutput(cs.Call.ID, fmt.Sprintf(format, a...))
-		n.Tier = out.Tier
+		n.Tier, n.Fallback = out.Tier, out.Fallback
 		return n
 	}
 	if out.IsError && len(out.State) > 0 {

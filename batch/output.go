@@ -90,6 +90,9 @@ type Output struct {
 	// Tier names the sandbox tier that really ran the call; empty in the Brain.
 	// Executors set it, guests cannot.
 	Tier string `json:"tier,omitempty"`
+	// Fallback says, in one line, why Tier is not the one that the operator chose;
+	// empty where it is. Executors set it, guests cannot.
+	Fallback string `json:"fallback,omitempty"`
 }
 
 // Text is the derived plain-text view: text blocks and json blocks joined by new

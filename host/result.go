@@ -36,6 +36,8 @@ type CallResult struct {
 type Executed struct {
 	Target batch.Target `json:"target"`
 	Tier   string       `json:"tier,omitempty"`
+	// Fallback says why a call did not run in the configured tier.
+	Fallback string `json:"fallback,omitempty"`
 }
 
 // TicketView is a ticket a batch waits on.
@@ -101,7 +103,7 @@ func executed(c *batch.CallState) *Executed {
 	}
 	x := &Executed{Target: c.Pin.Target}
 	if c.Output != nil {
-		x.Tier = c.Output.Tier
+		x.Tier, x.Fallback = c.Output.Tier, c.Output.Fallback
 	}
 	return x
 }

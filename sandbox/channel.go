@@ -46,6 +46,12 @@ const (
 
 func (e *RemoteError) Error() string { return e.Msg }
 
+// Is makes a request that the peer canceled a canceled one for whoever serves it, who
+// would say so once more otherwise.
+func (e *RemoteError) Is(target error) bool {
+	return e.Kind == RemoteCanceled && target == context.Canceled //nolint:errorlint // Is compares, it does not unwrap
+}
+
 // ChannelOptions configure one end of a Channel. They are copied.
 type ChannelOptions struct {
 	// Serve answers a request of the peer, on a goroutine of its own. Its context ends

@@ -159,7 +159,7 @@ func TestNobodyServes(t *testing.T) {
 		t.Errorf("one more than MaxRequests: %v", err)
 	}
 	first.Cancel(errors.New("enough"))
-	if err := first.Result(nil); !errors.As(err, &refused) || refused.Kind != RemoteCanceled {
+	if err := first.Result(nil); !errors.As(err, &refused) || refused.Kind != RemoteCanceled || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

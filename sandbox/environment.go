@@ -110,7 +110,8 @@ type record struct {
 	Session   string     `json:"session,omitempty"`
 	Owner     string     `json:"owner,omitempty"` // the process that runs its Instance; empty: none does
 	Tier      string     `json:"tier,omitempty"`
-	Key       []byte     `json:"key"` // of the operation ledger
+	Fallback  string     `json:"fallback,omitempty"` // why Tier is not the configured one
+	Key       []byte     `json:"key"`                // of the operation ledger
 	Released  bool       `json:"released,omitempty"`
 	Created   time.Time  `json:"created"`
 	Used      time.Time  `json:"used"`

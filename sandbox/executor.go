@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -66,9 +67,11 @@ func (m *Manager) invoke(ctx context.Context, t *plugins.Tool, call *batch.Call)
 		return nil, placement(call, err)
 	}
 	e, h, done, err := m.place(ctx, t, call)
+	fallback := ""
 	if no := (*UnavailableError)(nil); errors.As(err, &no) && m.o.Fallback != nil {
-		m.o.Logger.Warn("a call runs in a weaker tier, as [sandbox].allow_local_fallback lets it", "operation", string(call.Operation()), "tool", string(call.Tool), "tier", m.o.Fallback.Name(), "reason", no.Error())
-		e, h, done, err = m.use(ctx, sessionOf(call), m.o.Fallback)
+		fallback = m.lowered(no)
+		m.o.Logger.Warn("a call runs in a weaker tier, as [sandbox].allow_local_fallback lets it", "operation", string(call.Operation()), "tool", string(call.Tool), "tier", m.o.Fallback.Name(), "reason", fallback)
+		e, h, done, err = m.use(ctx, sessionOf(call), m.o.Fallback, fallback)
 	}
 	if err != nil {
 		return nil, notPlaced(call, err)
@@ -76,9 +79,26 @@ func (m *Manager) invoke(ctx context.Context, t *plugins.Tool, call *batch.Call)
 	defer done()
 	out, err := m.dispatch(ctx, e, h, img, t, call)
 	if out != nil {
-		out.Tier = h.tier
+		out.Tier, out.Fallback = h.tier, fallback
+	}
+	var failure *batch.ToolError
+	if fallback != "" && errors.As(err, &failure) && failure.Kind == batch.ToolErrorExecution {
+		err = &batch.ToolError{Kind: failure.Kind, Msg: fmt.Sprintf("%s; it ran in tier %s, without a boundary, as [sandbox].allow_local_fallback lets it: %s", failure.Msg, h.tier, fallback), Err: failure.Err}
 	}
 	return out, err
+}
+
+// maxFallback bounds the bytes of why a call fell back.
+const maxFallback = 300
+
+// lowered is the one line that results and records keep of why a call does not run in
+// the configured tier. What an engine says is in it, so secrets are kept out.
+func (m *Manager) lowered(no *UnavailableError) string {
+	line := strings.Join(strings.Fields(m.o.Redactor.String(strings.ToValidUTF8(no.reason(), "?"))), " ")
+	if len(line) > maxFallback {
+		line = strings.ToValidUTF8(line[:maxFallback], "") + "…"
+	}
+	return line
 }
 
 // place is the Hand for a call in the configured tier, which holds what tool and
@@ -95,7 +115,7 @@ func (m *Manager) place(ctx context.Context, t *plugins.Tool, call *batch.Call) 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	e, h, done, err := m.use(ctx, sessionOf(call), m.o.Tier)
+	e, h, done, err := m.use(ctx, sessionOf(call), m.o.Tier, "")
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -215,13 +235,13 @@ func outputOf(p *plugins.Plugin) int {
 
 // clean keeps secrets out of what a call gives back.
 func (m *Manager) clean(p *plugins.Plugin, call *batch.Call, out *batch.Output, err error) (*batch.Output, error) {
-	tier := ""
+	tier, fallback := "", ""
 	if out != nil {
-		tier = out.Tier
+		tier, fallback = out.Tier, out.Fallback
 	}
 	out, err = m.o.Redactor.Result(call, out, err, outputOf(p))
 	if out != nil {
-		out.Tier = tier
+		out.Tier, out.Fallback = tier, fallback
 	}
 	return out, err
 }

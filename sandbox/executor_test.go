@@ -289,12 +289,13 @@ func TestFallback(t *testing.T) {
 		err      error
 		fallback bool
 		kind     batch.ToolErrorKind
+		why      string
 	}{
 		"missing":                 {err: &UnavailableError{Tier: TierDocker, Reason: ReasonTool, What: "no docker"}, kind: batch.ToolErrorPlacement},
 		"down":                    {err: &UnavailableError{Tier: TierDocker, Reason: ReasonEngine, What: "no socket", Transient: true}, kind: batch.ToolErrorUnavailable},
-		"missing, with fallback":  {err: &UnavailableError{Tier: TierDocker, Reason: ReasonTool, What: "no docker"}, fallback: true},
+		"missing, with fallback":  {err: &UnavailableError{Tier: TierDocker, Reason: ReasonTool, What: "no\ndocker"}, fallback: true, why: "no docker"},
 		"no tier at all":          {kind: batch.ToolErrorPlacement},
-		"no tier, but a fallback": {fallback: true},
+		"no tier, but a fallback": {fallback: true, why: "there is no awaken-hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -312,7 +313,7 @@ func TestFallback(t *testing.T) {
 					out, err := w.invoke("r1", step)
 					if c.kind != "" {
 						wantKind(t, err, c.kind)
-					} else if err != nil || out.Tier != TierLocal {
+					} else if err != nil || out.Tier != TierLocal || !strings.Contains(out.Fallback, c.why) || strings.Contains(out.Fallback, "\n") {
 						t.Errorf("%+v, %v", out, err)
 					}
 				}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Reason classifies why a boundary cannot be had, or ended.
@@ -42,12 +43,20 @@ type UnavailableError struct {
 }
 
 func (e *UnavailableError) Error() string {
-	s := fmt.Sprintf("sandbox tier %s: %s: %s", e.Tier, e.Reason, e.What)
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
 	if e.Remedy != "" {
-		s += "; " + e.Remedy
+		return e.reason() + "; " + e.Remedy
+	}
+	return e.reason()
+}
+
+// reason is the error without what to do about it.
+func (e *UnavailableError) reason() string {
+	s := fmt.Sprintf("sandbox tier %s: %s: %s", e.Tier, e.Reason, e.What)
+	if e.Tier == "" {
+		s = fmt.Sprintf("sandbox: %s: %s", e.Reason, e.What)
+	}
+	if e.Err != nil && !strings.HasSuffix(e.What, e.Err.Error()) {
+		s += ": " + e.Err.Error()
 	}
 	return s
 }

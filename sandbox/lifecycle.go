@@ -20,11 +20,11 @@ const (
 )
 
 // start moves e to starting, and on from there in the background. m.mu is held.
-func (m *Manager) start(e *Environment, t Tier) {
+func (m *Manager) start(e *Environment, t Tier, fallback string) {
 	e.state = EnvironmentStarting
 	m.started++
 	m.work.Go(func() {
-		h, err := m.startInstance(e, t)
+		h, err := m.startInstance(e, t, fallback)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		defer m.wake()
@@ -65,7 +65,7 @@ func (m *Manager) running(e *Environment, h *hand) {
 }
 
 // startInstance writes down what is about to be started, and starts it.
-func (m *Manager) startInstance(e *Environment, t Tier) (*hand, error) {
+func (m *Manager) startInstance(e *Environment, t Tier, fallback string) (*hand, error) {
 	ctx, cancel := context.WithTimeoutCause(m.base, m.o.StartTimeout, fmt.Errorf("it took longer than %s", m.o.StartTimeout))
 	defer cancel()
 	before := m.recordNow(e)
@@ -85,7 +85,9 @@ func (m *Manager) startInstance(e *Environment, t Tier) (*hand, error) {
 			return nil, unavailable(err)
 		}
 	}
-	err := m.save(e, func(r *record) { r.Owner, r.Tier, r.Used = m.owner, t.Name(), time.Now() })
+	err := m.save(e, func(r *record) {
+		r.Owner, r.Tier, r.Fallback, r.Used = m.owner, t.Name(), fallback, time.Now()
+	})
 	if err != nil {
 		return nil, unavailable(err)
 	}

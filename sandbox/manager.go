@@ -144,8 +144,9 @@ func (m *Manager) wake() {
 }
 
 // use returns the Hand of a session's Environment in a tier, which it starts, or
-// stops in another tier, where needed. The caller calls done when its call has ended.
-func (m *Manager) use(ctx context.Context, session string, t Tier) (e *Environment, h *hand, done func(), err error) {
+// stops in another tier, where needed. Fallback says why t is not the configured one,
+// empty where it is. The caller calls done when its call has ended.
+func (m *Manager) use(ctx context.Context, session string, t Tier, fallback string) (e *Environment, h *hand, done func(), err error) {
 	for {
 		m.mu.Lock()
 		if m.closed {
@@ -159,7 +160,7 @@ func (m *Manager) use(ctx context.Context, session string, t Tier) (e *Environme
 		if e == nil {
 			e = m.newEnvironment(session)
 		}
-		h, err = m.step(e, t)
+		h, err = m.step(e, t, fallback)
 		wait := m.changed
 		m.mu.Unlock()
 		switch {
@@ -179,7 +180,7 @@ func (m *Manager) use(ctx context.Context, session string, t Tier) (e *Environme
 // step brings e nearer to a Hand in t, and returns it once it is there: then one more
 // call runs. Nil without an error: look again when something has changed. m.mu is
 // held.
-func (m *Manager) step(e *Environment, t Tier) (*hand, error) {
+func (m *Manager) step(e *Environment, t Tier, fallback string) (*hand, error) {
 	switch e.state {
 	case EnvironmentReady:
 		if e.hand.tier == t.Name() && e.hand.alive() {
@@ -197,7 +198,7 @@ func (m *Manager) step(e *Environment, t Tier) (*hand, error) {
 		fallthrough
 	case EnvironmentReserved, EnvironmentHibernated:
 		if m.room() {
-			m.start(e, t)
+			m.start(e, t, fallback)
 		}
 	case EnvironmentReleased:
 		return nil, &UnavailableError{Tier: t.Name(), Reason: ReasonStart, What: fmt.Sprintf("environment %s was released: its session has ended", e.id)}

@@ -290,7 +290,7 @@ func TestRequirements(t *testing.T) {
 					}
 					return
 				}
-				if err != nil || out.Tier != c.tier {
+				if err != nil || out.Tier != c.tier || (out.Fallback != "") != (c.tier == TierLocal) {
 					t.Fatalf("%+v, %v; want tier %s", out, err, c.tier)
 				}
 				if _, n := local.count(); n == 1 != (c.tier == TierLocal) {
@@ -369,7 +369,7 @@ func BenchmarkTakeWarm(b *testing.B) {
 		}
 		n++
 		b.StartTimer()
-		_, _, done, err := m.use(b.Context(), strconv.Itoa(n), tier)
+		_, _, done, err := m.use(b.Context(), strconv.Itoa(n), tier, "")
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -23,6 +23,9 @@ func EncodeOutput(out *batch.Output) ([]byte, error) {
 	if out.Tier != "" {
 		w.text(`,"tier":`).value(out.Tier)
 	}
+	if out.Fallback != "" {
+		w.text(`,"fallback":`).value(out.Fallback)
+	}
 	if out.Content != nil {
 		w.text(`,"content":[`)
 		for i, block := range out.Content {

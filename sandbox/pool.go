@@ -144,7 +144,7 @@ func (m *Manager) fill() {
 }
 
 func (m *Manager) warmUp(e *Environment) {
-	h, err := m.startInstance(e, m.o.Tier)
+	h, err := m.startInstance(e, m.o.Tier, "")
 	if err == nil && len(m.o.Require) > 0 {
 		// What is known already needs no time when it is taken. Whether it is enough is
 		// for the call to find out.
@@ -209,7 +209,7 @@ func (m *Manager) rehearse(ctx context.Context) error {
 	m.started++
 	m.pool.filling++
 	m.mu.Unlock()
-	h, err := m.startInstance(e, m.o.Tier)
+	h, err := m.startInstance(e, m.o.Tier, "")
 	if err == nil {
 		err = m.meets(ctx, h, m.o.Require)
 		if err != nil {

@@ -179,13 +179,15 @@ func TestRecall(t *testing.T) {
 		reap   bool
 		change func(t *testing.T, w *fakeWorld)
 		known  bool
+		lower  bool // it ran in a fallback
 		text   string
 		fails  bool
 	}{
-		"nothing":           {},
-		"begun":             {record: func(l *Ledger, p CallParams) error { return l.Begin(p.Operation(), 1, true) }},
-		"ended":             {record: finished("it said " + value), known: true, text: "it said [redacted:TOKEN]"},
-		"ended, and reaped": {record: finished("ok"), reap: true, known: true, text: "ok"},
+		"nothing":             {},
+		"begun":               {record: func(l *Ledger, p CallParams) error { return l.Begin(p.Operation(), 1, true) }},
+		"ended":               {record: finished("it said " + value), known: true, text: "it said [redacted:TOKEN]"},
+		"ended in a fallback": {record: finished("ok"), lower: true, known: true, text: "ok"},
+		"ended, and reaped":   {record: finished("ok"), reap: true, known: true, text: "ok"},
 		"a secret that cannot be read": {record: finished("ok"), fails: true, change: func(t *testing.T, w *fakeWorld) {
 			w.catalog = fakeTool(t, func(p *plugins.Plugin) {
 				p.Manifest.Capabilities.Secrets, p.Effective.Secrets = []string{"TOKEN"}, []string{"TOKEN"}
@@ -217,7 +219,16 @@ func TestRecall(t *testing.T) {
 					}
 					return &batch.Output{CallID: p.ID}, l.Close()
 				}
-				w := newFakeWorld(t, tier, nil)
+				want := batch.Output{Tier: TierDocker}
+				if c.lower {
+					tier.name = TierLocal
+					want = batch.Output{Tier: TierLocal, Fallback: "sandbox: missing program: there is no docker"}
+				}
+				w := newFakeWorld(t, tier, func(o *Options) {
+					if c.lower {
+						o.Tier, o.TierError, o.Fallback = nil, errors.New("there is no docker"), tier
+					}
+				})
 				w.catalog = fakeTool(t, func(p *plugins.Plugin) {
 					p.Manifest.Capabilities.Secrets, p.Effective.Secrets = []string{"TOKEN"}, []string{"TOKEN"}
 					p.Secrets = map[string]plugins.SecretSource{"TOKEN": fixedSecret(value)}
@@ -238,8 +249,8 @@ func TestRecall(t *testing.T) {
 				if known != c.known || (err != nil) != c.fails {
 					t.Fatalf("%+v, %t, %v", out, known, err)
 				}
-				if known && (out.Text() != c.text || out.Tier != TierDocker) {
-					t.Errorf("the record says %q of tier %q", out.Text(), out.Tier)
+				if known && (out.Text() != c.text || out.Tier != want.Tier || out.Fallback != want.Fallback) {
+					t.Errorf("the record says %q of tier %q, fallback %q", out.Text(), out.Tier, out.Fallback)
 				}
 				if len(tier.left) != 0 && !c.fails {
 					t.Errorf("what may still run it is there: %+v", tier.left)

@@ -40,7 +40,8 @@ func (x *executor) Recall(ctx context.Context, call *batch.Call) (*batch.Output,
 		_, err := m.clean(t.Plugin, call, nil, remoteFailure(call, string(rec.Failed), rec.Message))
 		return nil, true, err
 	}
-	rec.Output.Tier = m.recordNow(e).Tier
+	ran := m.recordNow(e)
+	rec.Output.Tier, rec.Output.Fallback = ran.Tier, ran.Fallback
 	out, err := m.clean(t.Plugin, call, rec.Output, nil)
 	return out, true, err
 }

@@ -106,6 +106,7 @@ func putOutput(e *encoder, o *batch.Output) {
 	putString(e, o.CallID)
 	e.bool(o.IsError)
 	putString(e, o.Tier)
+	putString(e, o.Fallback)
 	e.list(o.Content == nil, len(o.Content))
 	for _, b := range o.Content {
 		putString(e, b.Type)
@@ -125,6 +126,9 @@ func putOutput(e *encoder, o *batch.Output) {
 
 func getOutput(d *decoder) *batch.Output {
 	o := &batch.Output{CallID: getString[batch.CallID](d), IsError: d.bool(), Tier: getString[string](d)}
+	if d.format >= 3 {
+		o.Fallback = getString[string](d)
+	}
 	if n, ok := d.list(); ok {
 		o.Content = make([]batch.ContentBlock, 0, min(n, 16))
 		for range n {

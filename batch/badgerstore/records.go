@@ -16,9 +16,10 @@ import (
 //
 // Format 2 added the parent, depth and cancellation of a run, who is behind an
 // event and the output it found, who executes a call, the detail of a decision's
-// reason, and a third byte to the envelope: the shape.
+// reason, and a third byte to the envelope: the shape. Format 3 added why an output
+// is of a weaker sandbox tier.
 const (
-	formatVersion = 2
+	formatVersion = 3
 	oldestFormat  = 1
 )
 

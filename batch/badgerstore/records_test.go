@@ -108,11 +108,15 @@ func samples(t testing.TB, format int) map[byte][]byte {
 		found     *batch.Output
 		client    bool
 		detail    string
+		fallback  string
 	)
 	if format >= 2 {
 		parent, depth, by, client, detail = "r/1/0", 2, "ann", true, "d\xff"
 		cancelled = &batch.Cancellation{By: "ann", At: recordTime, Reason: "enough"}
 		found = &batch.Output{CallID: "c1", Content: []batch.ContentBlock{batch.TextBlock("found")}}
+	}
+	if format >= 3 {
+		fallback = "no docker\xff"
 	}
 	grant := &batch.Grant{Hosts: []string{"api.example.com:443"}, Paths: map[string]string{"/w": "ro", "/v": "rw"}, Commands: []string{}, MemoryMiB: 8, Timeout: time.Second}
 	out := map[byte][]byte{}
@@ -155,7 +159,7 @@ func samples(t testing.TB, format int) map[byte][]byte {
 	putEncoded(kindPayload, big, err)
 	big, err = encodeCall(&batch.CallState{
 		Phase: batch.PhaseCompleted, Attempt: 2, Ticket: "t1", Grant: grant, Answer: batch.AnswerTool, Reason: "r\xff", StartedAt: recordTime, EndedAt: recordTime,
-		Output: &batch.Output{CallID: "c1", IsError: true, Tier: "namespace", Content: []batch.ContentBlock{
+		Output: &batch.Output{CallID: "c1", IsError: true, Tier: "namespace", Fallback: fallback, Content: []batch.ContentBlock{
 			batch.TextBlock("text"), batch.JSONBlock([]byte("{ }")), {Type: batch.BlockImage, Data: []byte{1}, MimeType: "image/png"}, {Type: batch.BlockResource, URI: "u"},
 		}, State: []batch.Command{{Op: batch.OpSet, Key: "k", Value: []byte("1")}, {Op: batch.OpDelete, Key: "k"}}},
 	})
@@ -184,7 +188,7 @@ func samples(t testing.TB, format int) map[byte][]byte {
 // golden are the samples by format. A change here means that stored records of
 // the format no longer mean what they meant: give the new format a new version
 // and keep reading this one.
-var golden = map[int]map[byte]string{1: golden1, 2: golden2}
+var golden = map[int]map[byte]string{1: golden1, 2: golden2, 3: golden3}
 
 var golden1 = map[byte]string{
 	kindDecision: "016405722f312f30040f010000000ee139b4bf0000037affff03616e6e0161017401640165017605616c6c6f77020163016d0102136170692e657861" +
@@ -229,6 +233,29 @@ var golden2 = map[byte]string{
 		"2c22617267756d656e745f646967657374223a22222c22706f6c6963795f7265766973696f6e223a22222c22637265617465645f6174223a22323032" +
 		"362d30332d30345430353a30363a30372e30303030303038395a227d",
 	kindFile: "0279000102ff0000000000000000000000000000000000000000000000000000000000",
+}
+
+var golden3 = map[byte]string{
+	kindRun: "0372000703ac02040206686f73742d310572756e2d3103616e6e056167656e7403016101ff016201320f010000000ee139b4bf0000037affff0f0100" +
+		"00000ee139b4bf0000037a003c0a0a0201741205722f312f30040103616e6e0f010000000ee139b4bf0000037affff06656e6f756768",
+	kindBatch: "0362000966696e616c697a65640f010000000ee139b4bf0000037affff16030104030004",
+	kindPayload: "037000036f776e087368613235363a3101660f010000000ee139b4bf0000037affff057b207dff030263310274ff057b20207d016401700773616e64" +
+		"626f780a6964656d706f74656e740a6964656d706f74656e7406017201000263320000000000000000000001",
+	kindCall: "03630009636f6d706c65746564040274310102136170692e6578616d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b90704" +
+		"746f6f6c0272ff0f010000000ee139b4bf0000037affff0f010000000ee139b4bf0000037affff0102633101096e616d6573706163650a6e6f20646f" +
+		"636b6572ff050474657874047465787400000000046a736f6e00000000047b207d05696d61676500020109696d6167652f706e670000087265736f75" +
+		"7263650000000175000303736574016b02310664656c657465016b00",
+	kindDecision: "03640005722f312f30040f010000000ee139b4bf0000037affff03616e6e0161017401640165017605616c6c6f77020163016d0264ff010213617069" +
+		"2e6578616d706c652e636f6d3a34343303022f76027277022f7702726f011080a8d6b907010a7065726d697373696f6e0274310203626f620f010000" +
+		"000ee139b4bf0000037affff0f010000000ee139b4bf0000037affffa4130c7b20226122203a2031207d",
+	kindEvents: "03650003ac020f010000000ee139b4bf0000037affff0d63616c6c5f6177616974696e670a0102027431016e03616e6e010263310000000204746578" +
+		"7405666f756e640000000000ad020f01000000000000000000000000ffff0000000000000000",
+	kindState: "037300065b2031205d",
+	kindTicket: "037400cc017b226964223a227431222c226b696e64223a227065726d697373696f6e222c22737461747573223a226f70656e222c2272756e223a2272" +
+		"222c2273746570223a302c22696e646578223a302c2263616c6c5f6964223a22222c22746f6f6c223a22222c22746f6f6c5f646967657374223a2222" +
+		"2c22617267756d656e745f646967657374223a22222c22706f6c6963795f7265766973696f6e223a22222c22637265617465645f6174223a22323032" +
+		"362d30332d30345430353a30363a30372e30303030303038395a227d",
+	kindFile: "0379000102ff0000000000000000000000000000000000000000000000000000000000",
 }
 
 func mustHex(t testing.TB, text string) []byte {
@@ -380,7 +407,7 @@ func FuzzCallRoundTrip(f *testing.F) {
 		c := batch.CallState{
 			Phase: batch.Phase(phase), Attempt: attempt, Ticket: batch.TicketID(ticket), Reason: reason, EndedAt: recordTime,
 			Grant: &batch.Grant{Hosts: []string{text, key}, Paths: map[string]string{key: text}, Timeout: time.Duration(attempt)},
-			Output: &batch.Output{CallID: batch.CallID(key), IsError: isError, Tier: ticket,
+			Output: &batch.Output{CallID: batch.CallID(key), IsError: isError, Tier: ticket, Fallback: reason,
 				Content: []batch.ContentBlock{{Type: "text", Text: text, Data: data, JSON: raw, URI: reason}},
 				State:   []batch.Command{{Op: batch.Op(phase), Key: key, Value: raw}}},
 		}

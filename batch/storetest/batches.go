@@ -144,7 +144,7 @@ func testOutputShapes(_ *testing.T, h *harness) {
 			{Type: batch.BlockAudio, Data: []byte("x"), MimeType: "audio/ogg"},
 			{Type: batch.BlockResource, URI: "file:///a", Text: "t", MimeType: "text/plain"},
 			{Type: batch.BlockResource, URI: "file:///b", Data: []byte{9}},
-		}, Tier: "namespace"},
+		}, Tier: "local", Fallback: "tier docker: no such program"},
 		{Content: []batch.ContentBlock{}, State: []batch.Command{
 			{Op: batch.OpSet, Key: "k", Value: json.RawMessage(`{ "a" : 1 }`)},
 			{Op: batch.OpDelete, Key: "k"},

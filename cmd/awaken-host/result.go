@@ -74,6 +74,9 @@ func tierOf(c *standard.CallView) string {
 	if c.Executed == nil {
 		return ""
 	}
+	if c.Executed.Fallback != "" {
+		return c.Executed.Tier + " (fallback)"
+	}
 	return c.Executed.Tier
 }
 
@@ -83,11 +86,15 @@ func (a *app) tellUnbounded(res *standard.Result) {
 	var calls []string
 	for i := range res.Results {
 		if r := &res.Results[i]; r.Executed != nil && r.Executed.Tier == standard.TierLocal {
-			calls = append(calls, string(r.CallID)+" ("+string(r.Tool)+")")
+			call := string(r.CallID) + " (" + string(r.Tool) + ")"
+			if why := r.Executed.Fallback; why != "" {
+				call += ", a fallback: " + why
+			}
+			calls = append(calls, call)
 		}
 	}
 	if len(calls) > 0 {
-		a.tell("ran without a boundary, in tier local: %s", strings.Join(calls, ", "))
+		a.tell("ran without a boundary, in tier local: %s", strings.Join(calls, "; "))
 	}
 }
 

@@ -173,6 +173,11 @@ func (a *app) writeRun(run *standard.RunView, languages map[string]string) error
 		v := &run.Batches[i]
 		_, _ = fmt.Fprintf(&b, "\nstep %s, %s, requested %s\n", visibleLine(stepOf(string(v.Batch))), v.Phase, clock(v.RequestedAt))
 		b.WriteString(callTable(v, languages, false).render(a.width))
+		for j := range v.Calls {
+			if c := &v.Calls[j]; c.Executed != nil && c.Executed.Fallback != "" {
+				_, _ = fmt.Fprintf(&b, "%s ran in tier %s, a fallback: %s\n", visibleLine(string(c.CallID)), c.Executed.Tier, visibleLine(c.Executed.Fallback))
+			}
+		}
 	}
 	if len(run.Amendments) > 0 {
 		b.WriteString("\nfound out about indeterminate calls\n")

@@ -103,10 +103,7 @@ func (h *hand) run(ctx context.Context, s *sandbox.Stream, p *sandbox.CallParams
 		rec = failed(batch.ToolErrorExecution, "%v", err)
 		var te *batch.ToolError
 		if errors.As(err, &te) {
-			rec.Failed, rec.Message = te.Kind, te.Msg
-			if te.Err != nil {
-				rec.Message += ": " + te.Err.Error()
-			}
+			rec.Failed, rec.Message = te.Kind, te.Text()
 		}
 	} else if out == nil {
 		rec = failed(batch.ToolErrorExecution, "tool %s gave no output", p.Name)
