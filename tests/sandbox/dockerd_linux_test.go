@@ -105,7 +105,7 @@ func TestKilledDockerd(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), d.client, "--host", d.host(), "pull", image).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	b := beginWith(t, "docker", fmt.Sprintf("image = %q\n[sandbox.docker]\ncommand = [%q, \"--host\", %q]\n", image, d.client, d.host()))
+	b := beginWith(t, "docker", fmt.Sprintf("image = %q\n[sandbox.docker]\ncommand = [%q, \"--host\", %q]\n", image, d.client, d.host()), 1000)
 	d.kill()
 	if err := b.cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, &b.stderr)

@@ -79,8 +79,10 @@ func handOf(t testing.TB, pid int) int {
 }
 
 // slow is a call with an effect that counts, and a mark while it goes on.
-func slow(mark string) call {
-	script := "echo once >> effect.txt; sleep 1000; : " + mark
+func slow(mark string) call { return lasting(mark, 1000) }
+
+func lasting(mark string, seconds int) call {
+	script := fmt.Sprintf("echo once >> effect.txt; sleep %d; echo done; : %s", seconds, mark)
 	return call{"slow", "exec__run", map[string]any{"argv": []string{"sh", "-c", script}}}
 }
 
@@ -95,14 +97,14 @@ type begun struct {
 
 func begin(t testing.TB, tier string) *begun {
 	t.Helper()
-	return beginWith(t, tier, settings(t, tier))
+	return beginWith(t, tier, settings(t, tier), 1000)
 }
 
-// beginWith is begin with the tier's lines of host.toml.
-func beginWith(t testing.TB, tier, lines string) *begun {
+// beginWith is begin with the tier's lines of host.toml, and how long the call lasts.
+func beginWith(t testing.TB, tier, lines string, seconds int) *begun {
 	t.Helper()
 	b := &begun{world: newWorldWith(t, tier, "", lines, "guests/exec", "plugins/workspace"), mark: newMark()}
-	b.cmd = b.command(context.Background(), message(t, slow(b.mark)), "-q", "run", "--run", "killed", "-")
+	b.cmd = b.command(context.Background(), message(t, lasting(b.mark, seconds)), "-q", "run", "--run", "killed", "-")
 	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
