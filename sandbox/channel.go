@@ -49,7 +49,7 @@ func (e *RemoteError) Error() string { return e.Msg }
 // Is makes a request that the peer canceled a canceled one for whoever serves it, who
 // would say so once more otherwise.
 func (e *RemoteError) Is(target error) bool {
-	return e.Kind == RemoteCanceled && target == context.Canceled //nolint:errorlint // Is compares, it does not unwrap
+	return e.Kind == RemoteCanceled && target == context.Canceled
 }
 
 // ChannelOptions configure one end of a Channel. They are copied.
@@ -402,7 +402,7 @@ func (c *Channel) opened(f frame) error {
 		return fmt.Errorf("request %d cannot be read: %w", f.id, err)
 	}
 	c.mu.Lock()
-	if c.err != nil {
+	if c.streams == nil { // the channel is lost: nobody would hear the answer
 		c.mu.Unlock()
 		return nil
 	}

@@ -30,7 +30,7 @@ func (c *checked) Leftovers(context.Context, string) ([]sandbox.Leftover, error)
 }
 func (c *checked) Remove(context.Context, sandbox.Leftover) error { return errors.New("not asked for") }
 
-func (c *checked) Start(_ context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+func (c *checked) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
 	if c.start != nil {
 		return nil, c.start
 	}
@@ -49,7 +49,7 @@ func (c *checked) Start(_ context.Context, spec *sandbox.Spec) (sandbox.Instance
 		if c.silent {
 			return
 		}
-		ch, _, err := sandbox.Accept(context.Background(), hand, sandbox.Welcome{Hand: "test"}, sandbox.ChannelOptions{
+		ch, _, err := sandbox.Accept(context.WithoutCancel(ctx), hand, sandbox.Welcome{Hand: "test"}, sandbox.ChannelOptions{
 			Serve: func(_ context.Context, s *sandbox.Stream) error {
 				if s.Method() != sandbox.MethodProbe {
 					return &sandbox.RemoteError{Kind: sandbox.RemoteRefused, Msg: s.Method()}

@@ -79,6 +79,21 @@ func clientOf(t *testing.T, p *proxy) *http.Client {
 	return nil
 }
 
+// answered does one request and returns the status and the whole body.
+func answered(client *http.Client, method, url, body string) (int, string, error) {
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(got), err
+}
+
 func TestProxyAsksTheHost(t *testing.T) {
 	var asked atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,24 +104,17 @@ func TestProxyAsksTheHost(t *testing.T) {
 	p := proxied(t, server.Listener.Addr().String(), &asked)
 	client := clientOf(t, p)
 
-	resp, err := client.Post("http://allowed.test:8080/x", "text/plain", strings.NewReader("hello"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, _ := io.ReadAll(resp.Body)
-	if got := string(body); got != `POST allowed.test:8080 hello auth=""` {
-		t.Errorf("got %d %q", resp.StatusCode, got)
+	status, body, err := answered(client, http.MethodPost, "http://allowed.test:8080/x", "hello")
+	if err != nil || status != http.StatusOK || body != `POST allowed.test:8080 hello auth=""` {
+		t.Errorf("got %d %q, %v", status, body, err)
 	}
 	want := sandbox.DialParams{Operation: batch.NewOperationID("run", 1, 0), Scheme: "http", Host: "allowed.test", Port: 8080}
 	if got := asked.Load(); got != want {
 		t.Errorf("the host was asked for %+v, want %+v", got, want)
 	}
-	resp, err = client.Get("http://other.test/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "other.test is not granted") {
-		t.Errorf("a host that is not granted: %d %q", resp.StatusCode, body)
+	status, body, err = answered(client, http.MethodGet, "http://other.test/", "")
+	if err != nil || status != http.StatusForbidden || !strings.Contains(body, "other.test is not granted") {
+		t.Errorf("a host that is not granted: %d %q, %v", status, body, err)
 	}
 }
 
@@ -121,17 +129,13 @@ func TestProxyTunnels(t *testing.T) {
 	client.Transport.(*http.Transport).TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	client.Transport.(*http.Transport).TLSClientConfig.ServerName = "example.com"
 
-	resp, err := client.Get("https://allowed.test/abc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, err := io.ReadAll(resp.Body); err != nil || len(body) != 400_000 {
+	if _, body, err := answered(client, http.MethodGet, "https://allowed.test/abc", ""); err != nil || len(body) != 400_000 {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
 	if got := asked.Load().(sandbox.DialParams); got.Scheme != "https" || got.Port != 443 {
 		t.Errorf("the host was asked for %+v", got)
 	}
-	if _, err = client.Get("https://[::1]:443/"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+	if _, _, err := answered(client, http.MethodGet, "https://[::1]:443/", ""); err == nil || !strings.Contains(err.Error(), "Forbidden") {
 		t.Errorf("a literal that is not granted: %v", err)
 	}
 }
@@ -143,12 +147,8 @@ func TestProxyIsForOneCall(t *testing.T) {
 	for _, credentials := range []*url.Userinfo{nil, url.UserPassword("awaken", "guess"), url.User(p.token)} {
 		u := &url.URL{Scheme: "http", User: credentials, Host: p.listener.Addr().String()}
 		client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(u), DisableKeepAlives: true}}
-		resp, err := client.Get("http://allowed.test/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.StatusCode != http.StatusProxyAuthRequired {
-			t.Errorf("with %v: %s", credentials, resp.Status)
+		if status, _, err := answered(client, http.MethodGet, "http://allowed.test/", ""); err != nil || status != http.StatusProxyAuthRequired {
+			t.Errorf("with %v: %d, %v", credentials, status, err)
 		}
 	}
 	if asked.Load() != nil {
