@@ -51,6 +51,9 @@ func checkSpec(spec *sandbox.Spec) error {
 			return unavailable(sandbox.ReasonStart, "a mount cannot stand at "+m.Target, "choose another place for "+m.Source, nil)
 		}
 	}
+	if err := plainTargets(spec); err != nil {
+		return unavailable(sandbox.ReasonStart, "a mount cannot be made safely", "", err)
+	}
 	return nil
 }
 
