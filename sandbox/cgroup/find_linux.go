@@ -103,6 +103,10 @@ func hierarchies(mountinfo, own string) []hierarchy {
 		} else {
 			path = ""
 		}
+		// Seen from a cgroup namespace that this process is not in, it leads out of the tree.
+		if slices.Contains(strings.Split(path, "/"), "..") {
+			path = ""
+		}
 		h.dir = filepath.Join(f[4], path)
 		hs = append(hs, h)
 	}
