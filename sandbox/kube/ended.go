@@ -97,7 +97,9 @@ func execEnd(pod *corev1.Pod, broke error) *sandbox.EndedError {
 	var exit exec.ExitError
 	switch {
 	case broke == nil:
-		e.Reason, e.What = sandbox.ReasonExited, "exit status 0"
+		// Over SPDY a connection that broke looks like a command that ended well, and a
+		// Hand does not end before its host hangs up.
+		e.What = "the stream to the Hand in Pod " + pod.Name + ", which still runs, ended without an error: the connection broke, or the Hand was let go"
 	case errors.As(broke, &exit) && exit.Exited():
 		e.Reason, e.What = sandbox.ReasonExited, fmt.Sprintf("exit status %d", exit.ExitStatus())
 		if exit.ExitStatus() == exitKilled {

@@ -213,7 +213,7 @@ func TestEndOf(t *testing.T) {
 		{"ended", ended("Error", 1), nil, sandbox.ReasonExited},
 		{"deadline", deadline, nil, sandbox.ReasonKilled},
 		{"node lost", lost, errors.New("broken pipe"), sandbox.ReasonLost},
-		{"the Hand ended", runs, nil, sandbox.ReasonExited},
+		{"nothing is said", runs, nil, sandbox.ReasonLost},
 		{"the Hand failed", runs, exec.CodeExitError{Err: errors.New("x"), Code: 1}, sandbox.ReasonExited},
 		{"the Hand was killed", runs, exec.CodeExitError{Err: errors.New("x"), Code: 137}, sandbox.ReasonKilled},
 		{"connection lost", runs, errors.New("broken pipe"), sandbox.ReasonLost},
