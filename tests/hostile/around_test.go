@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -64,19 +65,58 @@ var bomb = sync.OnceValue(func() []byte {
 	return b.Bytes()
 })
 
-// folder makes the folder that may be granted, work, and the one beside it, outside:
-// data.txt, links of both kinds to the outside, and a pipe.
-func (w *world) folder() {
+// inSandbox are the settings of sandboxes. What is outside of the workspace is in them,
+// where a link out of the workspace leads to.
+const inSandbox = `[sandbox]
+tier = %q
+network = "allowlist"
+[[sandbox.mount]]
+target = "/outside"
+folder = "outside"
+mode = "ro"
+`
+
+// foundHard is another name of a file outside.
+const foundHard = "found_hard"
+
+// folder makes the folder that may be granted, and the one beside it, outside. The first
+// is work, or the workspace of the run where tools are in sandboxes; it is made only when
+// it is used. In it are data.txt, links of both kinds to the outside, and a pipe.
+func (w *world) folder(used bool) {
 	w.t.Helper()
 	w.write("outside/canary.txt", canaryFile)
 	w.write("outside/hard.txt", canaryFile)
+	if !used {
+		return
+	}
 	w.write("work/data.txt", "data")
-	in := func(name string) string { return filepath.Join(w.dir, "work", name) }
+	work, outside := filepath.Join(w.dir, "work"), filepath.Join(w.dir, "outside")
+	if w.tier != brain {
+		cmd := exec.CommandContext(w.t.Context(), binary, "run", "--run", attacked, "-")
+		cmd.Dir, cmd.Env, cmd.Stdin = w.dir, w.env, strings.NewReader(`{"calls":[{"id":"before","tool":"neighbour__run"}]}`)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			w.t.Fatalf("%v\n%s", err, out)
+		}
+		found, err := filepath.Glob(filepath.Join(w.dir, "data", "sandbox", "*", "workspace"))
+		if err != nil || len(found) != 1 {
+			w.t.Fatalf("the workspaces are %v: %v", found, err)
+		}
+		if err := os.Rename(filepath.Join(work, "data.txt"), filepath.Join(found[0], "data.txt")); err != nil {
+			w.t.Fatal(err)
+		}
+		work, outside = found[0], "/outside"
+	}
+	in := func(name string) string { return filepath.Join(work, name) }
 	for _, err := range []error{
-		os.Symlink(filepath.Join(w.dir, "outside", "canary.txt"), in("found_link")),
+		os.Symlink(filepath.Join(outside, "canary.txt"), in("found_link")),
 		os.Symlink("../outside", in("found_folder")),
-		os.Link(filepath.Join(w.dir, "outside", "hard.txt"), in("found_hard")),
+		os.Link(filepath.Join(w.dir, "outside", "hard.txt"), in(foundHard)),
 		syscall.Mkfifo(in("pipe"), 0o600),
+		// A Hand may be another user, whom no mode is to stop.
+		os.Chmod(in("data.txt"), 0o666),
+		os.Chmod(in(foundHard), 0o666),
+		os.Chmod(in("pipe"), 0o666),
+		os.Chmod(filepath.Join(w.dir, "outside", "canary.txt"), 0o666),
 	} {
 		if err != nil {
 			w.t.Fatal(err)

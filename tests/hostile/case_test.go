@@ -4,8 +4,10 @@ import (
 	"slices"
 )
 
-// tiers are where tools can run.
-var tiers = []string{"brain"}
+// tiers are where tools can run: beside the model, or in a sandbox of that tier.
+var tiers = []string{brain, "namespace"}
+
+const brain = "brain"
 
 // attack is a guest, what surrounds it, and what must come of it. Exactly one of
 // refused, fails and answers is set.
@@ -22,6 +24,11 @@ type attack struct {
 	plugin       string // lines under [[plugin]] in host.toml
 	args         string // arguments of the call; "{}" when empty
 	again        bool   // called twice in one batch; the second answer counts
+
+	// later is a pattern of what a call fails with in a sandbox, when nothing but
+	// compiling the module shows what the host refuses when it loads it beside the
+	// model. The host compiles no module that runs in a sandbox.
+	later string
 
 	refused string // a pattern of what is said when the host will not load it
 	fails   string // a pattern of the text of a failed call

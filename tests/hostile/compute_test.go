@@ -21,7 +21,7 @@ var memoryAttacks = []attack{
 	{guest: "grow_tables", outcome: "is refused the entries", answers: `^0$`},
 	{guest: "declares_large", outcome: "loads, and gets its limit and no more", fails: `memory limit of 32 MiB`},
 	{guest: "starts_large", outcome: "refused at load", refused: `memory.*(32 MiB|4096 MiB)`},
-	{guest: "many_memories", outcome: "refused at load", refused: `memor`},
+	{guest: "many_memories", outcome: "refused at load; in a sandbox, when it is called", refused: `memor`, later: `at most one memory`},
 	{guest: "big_vars", outcome: "fails before they are kept", fails: `(?i)variable|memory limit of 32 MiB`},
 	{guest: "recurse", outcome: "fails with its stack", fails: `out of stack`},
 	{guest: "data_segment", outcome: "fails when it is instantiated", fails: `instantiated`},

@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,6 +38,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	flag.Parse()
+	// Most of an attack is waiting for its timeout.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if *update { // which needs no guests
 		return m.Run()
 	}
@@ -55,7 +62,7 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "awaken-host")
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, "./cmd/awaken-host")
+	build := exec.Command("go", "build", "-trimpath", "-o", dir, "./cmd/awaken-host", "./cmd/awaken-hand")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
@@ -77,9 +84,13 @@ const (
 // 32 MiB.
 const maxResident = 400 << 20
 
+// attacked is the run of every attack.
+const attacked = "attacked"
+
 // world is a host with an attack, a neighbour, and things around.
 type world struct {
 	t         *testing.T
+	tier      string
 	dir       string
 	env       []string
 	addresses *strings.Replacer // of the servers, for HTTP and OTHER
@@ -87,9 +98,8 @@ type world struct {
 
 func newWorld(t *testing.T, tier string, a attack) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir()}
+	w := &world{t: t, tier: tier, dir: t.TempDir()}
 	w.servers()
-	w.folder()
 	w.write("policy/policy.rego", "package awaken.policy\nallow contains \"test\" if input.tool.id\n")
 	encoding := a.encoding
 	if encoding == "" {
@@ -100,12 +110,17 @@ func newWorld(t *testing.T, tier string, a attack) *world {
 		timeout = "1s"
 	}
 	tool := fmt.Sprintf("encoding = { input = \"json\", output = %q }\n%s", encoding, a.tool)
-	attacker := w.plugin("attack", a.guest, tier, timeout, w.addresses.Replace(a.capabilities), tool+a.state)
-	neighbour := w.plugin("neighbour", "neighbour", tier, "30s", `secrets = ["NEIGHBOUR_TOKEN"]`, count)
+	target, plugin, sandboxed := brain, a.plugin, ""
+	if tier != brain {
+		target, plugin, sandboxed = "sandbox", strings.Replace(plugin, `host = "work", `, "", 1), fmt.Sprintf(inSandbox, tier)
+	}
+	attacker := w.plugin("attack", a.guest, target, timeout, w.addresses.Replace(a.capabilities), tool+a.state)
+	neighbour := w.plugin("neighbour", "neighbour", target, "30s", `secrets = ["NEIGHBOUR_TOKEN"]`, count)
 	w.write("host.toml", fmt.Sprintf(`version = 1
 data_dir = "data"
 [policy]
 deadline = "10s" # a busy machine is no attack
+%s
 [[plugin]]
 path = "plugins/attack"
 sha256 = "%s"
@@ -115,7 +130,8 @@ path = "plugins/neighbour"
 sha256 = "%s"
 [plugin.secrets]
 NEIGHBOUR_TOKEN = { env = "NEIGHBOUR_TOKEN" }
-`, attacker, w.addresses.Replace(a.plugin), neighbour))
+`, sandboxed, attacker, w.addresses.Replace(plugin), neighbour))
+	w.folder(a.capabilities == workspace)
 	w.env = append(os.Environ(), "AWAKEN_CANARY="+canaryEnvironment, "NEIGHBOUR_TOKEN="+canaryNeighbour, "ATTACK_TOKEN="+canaryOwn,
 		w.addresses.Replace("HTTP_PROXY=http://OTHER"), w.addresses.Replace("http_proxy=http://OTHER"), w.addresses.Replace("ALL_PROXY=http://OTHER"))
 	return w
@@ -166,13 +182,20 @@ target = %q
 type result struct {
 	Phase   string `json:"phase"`
 	Results []struct {
-		CallID  string `json:"call_id"`
-		IsError bool   `json:"is_error"`
-		Content []struct {
+		CallID   string `json:"call_id"`
+		IsError  bool   `json:"is_error"`
+		Executed *ranIn `json:"executed"`
+		Content  []struct {
 			Text string          `json:"text"`
 			JSON json.RawMessage `json:"json"`
 		} `json:"content"`
 	} `json:"results"`
+}
+
+// ranIn is where a call ran.
+type ranIn struct {
+	Target string `json:"target"`
+	Tier   string `json:"tier"`
 }
 
 // text is the one block of a result.
@@ -191,7 +214,7 @@ func (w *world) run(batch string) (*result, string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "run", "-c", "host.toml", "-")
+	cmd := exec.CommandContext(ctx, binary, "run", "-c", "host.toml", "--run", attacked, "-")
 	cmd.Dir, cmd.Env, cmd.Stdin = w.dir, w.env, strings.NewReader(batch)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -253,7 +276,7 @@ func (w *world) unchanged() {
 func (w *world) remembersNothing() {
 	w.t.Helper()
 	err := filepath.WalkDir(filepath.Join(w.dir, "data"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+		if err != nil || !d.Type().IsRegular() || d.Name() == foundHard {
 			return err
 		}
 		data, err := os.ReadFile(path)
