@@ -68,6 +68,10 @@ func greet(ctx context.Context, t Tier, inst Instance, spec *Spec, key []byte, d
 	h := &hand{tier: t.Name(), carries: carries(t), inst: inst, desk: d, log: log, plugins: map[string]*sentPlugin{}, stopped: make(chan struct{})}
 	hello := Hello{Environment: spec.ID, Key: key, Network: spec.Network, Limits: spec.Limits.WithDefaults()}
 	for _, m := range spec.Mounts {
+		if m.Target == CodeDir {
+			hello.Code = true
+			continue // no place of calls
+		}
 		if hello.Mounts == nil {
 			hello.Mounts = map[string]bool{}
 		}

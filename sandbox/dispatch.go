@@ -32,6 +32,11 @@ type answer struct {
 
 // dispatch runs a call in a Hand.
 func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *image, t *plugins.Tool, call *batch.Call) (*batch.Output, error) {
+	if !h.carries {
+		if err := m.code.wait(ctx, img); err != nil {
+			return nil, unavailable(call, err)
+		}
+	}
 	sent, err := h.know(ctx, img)
 	if err != nil {
 		return nil, unavailable(call, h.why(ctx, err))

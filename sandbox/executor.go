@@ -15,6 +15,9 @@ import (
 // snapshot that catalog returns; it is asked once per call. It is a batch.Recaller.
 // The Manager stays the caller's to close.
 func (m *Manager) Executor(catalog func() *plugins.Snapshot) batch.Executor {
+	m.mu.Lock()
+	m.catalog = catalog
+	m.mu.Unlock()
 	return &executor{m: m, catalog: catalog}
 }
 
@@ -66,6 +69,7 @@ func (m *Manager) invoke(ctx context.Context, t *plugins.Tool, call *batch.Call)
 	if err != nil {
 		return nil, placement(call, err)
 	}
+	m.code.begin(m, img)
 	e, h, done, err := m.place(ctx, t, call)
 	fallback := ""
 	if no := (*UnavailableError)(nil); errors.As(err, &no) && m.o.Fallback != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -92,6 +93,9 @@ func (m *Manager) startInstance(e *Environment, t Tier, fallback string) (*hand,
 		return nil, unavailable(err)
 	}
 	spec := m.spec(e, before.Session)
+	if dir := m.code.folder(); dir != "" && !carries(t) {
+		spec.Mounts = append(slices.Clip(spec.Mounts), Mount{Source: dir, Target: CodeDir})
+	}
 	return connect(ctx, t, spec, before.Key, m.newDesk(), m.o.Heartbeat, m.o.Logger)
 }
 

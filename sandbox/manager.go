@@ -30,6 +30,7 @@ type Manager struct {
 	host   string // id of the folder
 	owner  string // id of this process
 	mounts []Mount
+	code   code
 	places map[string]bool // targets that calls may use; true: writable
 
 	base context.Context // ended by Close
@@ -43,6 +44,7 @@ type Manager struct {
 	started  int           // Instances that are starting, ready or stopping
 	changed  chan struct{} // closed, and replaced, whenever somebody may go on
 	closed   bool
+	catalog  func() *plugins.Snapshot // nil before Executor
 	images   map[*plugins.Plugin]*image
 	reaping  sync.Mutex
 }
@@ -67,6 +69,7 @@ func Open(o Options) (*Manager, error) {
 	if m.mounts, err = resolveMounts(o.Dir, o.Mounts); err != nil {
 		return nil, err
 	}
+	m.code.init(&m.o)
 	m.places = map[string]bool{WorkspaceDir: true}
 	for _, mount := range m.mounts {
 		m.places[mount.Target] = mount.Writable

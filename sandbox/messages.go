@@ -21,6 +21,8 @@ type Hello struct {
 	// Places are where WorkspaceDir, TempDir, StateDir and the targets of mounts really
 	// are, for a tier without a file system of its own. Nil: they are what they are called.
 	Places map[string]string `json:"places,omitempty"`
+	// Code says that CodeDir is there, read-only.
+	Code bool `json:"code,omitempty"`
 	// Mounts are the targets besides the workspace, for what calls may use; true: writable.
 	Mounts map[string]bool `json:"mounts,omitempty"`
 	// LogLevel is the least level of slog that the host wants events of. 0: info.
@@ -95,6 +97,13 @@ type PluginImage struct {
 	Random    plugins.Random               `json:"random,omitzero"`
 	Warm      int                          `json:"warm,omitempty"`
 	Tools     map[string]string            `json:"tools"` // tool id within the plugin to the name the model sees
+}
+
+// PluginCode is what "awaken-hand compile" reads on standard input, as JSON.
+type PluginCode struct {
+	Manifest  *plugins.Manifest    `json:"manifest"`
+	Effective plugins.Capabilities `json:"effective"`
+	Module    []byte               `json:"module"`
 }
 
 // PluginKnown says whether the Hand has the code too.

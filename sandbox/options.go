@@ -29,7 +29,12 @@ type Options struct {
 	// result says so. Nil: nothing is ever run elsewhere.
 	Fallback Tier
 
-	Hand    string // file of the Hand's binary, absolute
+	Hand string // file of the Hand's binary, absolute
+	// CodeDir is where machine code of plugins that run in sandboxes is kept, absolute, so
+	// that a Hand need not compile: it is made by Hand, run outside of any boundary, and
+	// mounted read-only. Created with mode 0700. Nobody else may be able to write to it.
+	// Empty: each Hand compiles for itself.
+	CodeDir string
 	Mounts  []MountSpec
 	Network Network        // empty: NetworkNone
 	Limits  InstanceLimits // zero fields: DefaultInstanceLimits

@@ -16,6 +16,9 @@ const watchEvery = time.Minute
 func (m *Manager) Watch(ctx context.Context) {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
+	// A command that makes one call has ended before; it compiles what it needs.
+	ahead := time.AfterFunc(aheadAfter, m.makeAhead)
+	defer ahead.Stop()
 	for {
 		if err := m.Reap(ctx); err != nil && ctx.Err() == nil {
 			m.o.Logger.Warn("not all that earlier processes left could be removed; it is tried again", "again_in", watchEvery, "error", err)
@@ -29,6 +32,10 @@ func (m *Manager) Watch(ctx context.Context) {
 		}
 	}
 }
+
+// aheadAfter is how long a host has been there before it compiles what no call has
+// asked for yet.
+const aheadAfter = 2 * time.Second
 
 // Reap removes what this folder's earlier owners left: boundaries, and folders of warm
 // Environments. That they are dead is proven by this process, which holds the folder.

@@ -26,6 +26,7 @@ const (
 	HandDir      = "/awaken"       // read-only
 	HandPath     = "/awaken/hand"  // the Hand's binary
 	StateDir     = "/awaken/state" // writable by the Hand: its operation ledger
+	CodeDir      = "/awaken/code"  // read-only: machine code of plugins, made ahead; may be missing
 )
 
 // HandReady is the line that the Hand, started with the arguments "serve" and
@@ -151,7 +152,7 @@ const (
 // Mount is a file or folder of this machine inside the boundary.
 type Mount struct {
 	Source   string // absolute, exists, no symbolic link in it
-	Target   string // absolute and clean; not below HandDir
+	Target   string // absolute and clean; not below HandDir, but for CodeDir
 	Writable bool
 }
 

@@ -24,6 +24,7 @@ What runs inside a sandbox of awaken-host, which starts it.
   serve [--ready]   serve the host on standard input and output
   wait              be process 1: reap what ends, end on SIGTERM
   install FILE      copy this program to FILE
+  compile DIR       put the machine code of the plugin on standard input into DIR
   probe             print what holds here, in JSON
   oomkills          print how many processes the kernel killed here for memory
   version           print the version
@@ -50,6 +51,12 @@ func run(args []string) int {
 			return 2
 		}
 		err = hand.Install(args[0])
+	case "compile":
+		if len(args) != 1 {
+			fmt.Fprint(os.Stderr, usage)
+			return 2
+		}
+		err = hand.Compile(args[0], os.Stdin)
 	case "probe":
 		err = hand.Probe(context.Background(), os.Stdout)
 	case "oomkills":

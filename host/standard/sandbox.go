@@ -91,7 +91,7 @@ func (s *sandboxes) open() (*sandbox.Manager, error) {
 		return nil, err
 	}
 	o := sandbox.Options{
-		Dir: dir, Mounts: mounts, Network: sandbox.Network(cfg.Network), Limits: cfg.Limits.InstanceLimits(), Require: require,
+		Dir: dir, CodeDir: filepath.Join(filepath.Dir(dir), "cache", "hand"), Mounts: mounts, Network: sandbox.Network(cfg.Network), Limits: cfg.Limits.InstanceLimits(), Require: require,
 		Idle: cfg.Idle, MaxReady: cfg.MaxReady, Warm: cfg.Warm,
 		RemoveWorkspaces: !cfg.KeepsWorkspace(), Session: s.session,
 		Egress: s.guard, Redactor: s.known, Logger: s.log,

@@ -21,12 +21,27 @@ func (r *Runtime) compile(g *program, code []byte, p *plugins.Plugin) {
 	defer func() { <-r.build }()
 	g.begun = time.Now()
 	close(g.started)
-	err := g.compile(code, p.Manifest.Module.ABI, r.opts.CacheDir, r.log)
+	err := r.make(g, code, p)
 	r.log.Debug("module compiled", "plugin", p.Manifest.ID, "module_sha256", p.Manifest.Module.SHA256, "took", time.Since(g.begun), "ok", err == nil)
 	if err != nil {
 		err = fmt.Errorf("it does not compile: %w", err)
 	}
 	r.compiled(g, err)
+}
+
+// make fills g, from what was made ahead where that is there.
+func (r *Runtime) make(g *program, code []byte, p *plugins.Plugin) error {
+	abi := p.Manifest.Module.ABI
+	if g.ahead {
+		// Machine code of another program or processor is not found, and what is cut short
+		// does not load; either way the folder cannot be written, so that this fails.
+		err := g.compileWith(code, abi, r.opts.CodeDir)
+		if err == nil {
+			return nil
+		}
+		r.log.Debug("machine code that was made ahead does not load", "plugin", p.Manifest.ID, "folder", r.opts.CodeDir, "error", err)
+	}
+	return g.compile(code, abi, r.opts.CacheDir, r.log)
 }
 
 // compiled publishes what became of g.

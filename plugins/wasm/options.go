@@ -18,6 +18,11 @@ type Options struct {
 	// is kept in memory only, and every start compiles again (about a second for a
 	// large module).
 	CacheDir string
+	// CodeDir is a folder that Precompile filled, which is only read: one on a read-only
+	// mount, or that nobody but this process's user could have written to; any other is
+	// not used, and said so in the log. What is not in it, or does not load, is compiled
+	// as if there were no such folder. Empty: none.
+	CodeDir string
 	// Logger gets what the host and its guests have to say. Nil: discarded.
 	Logger *slog.Logger
 	// Redactor learns the values of secrets that guests are given, and keeps them out

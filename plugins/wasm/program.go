@@ -26,6 +26,7 @@ const (
 type program struct {
 	key     string // ABI and SHA-256
 	module  *module
+	ahead   bool // its code was made ahead
 	cache   wazero.CompilationCache
 	extism  *extism.CompiledPlugin // abi extism
 	runtime wazero.Runtime         // abi wasi

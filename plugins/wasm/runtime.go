@@ -115,6 +115,12 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 			return nil, err
 		}
 	}
+	if o.CodeDir != "" {
+		if err := checkMade(o.CodeDir); err != nil {
+			o.Logger.Warn("machine code that was made ahead is not used", "folder", o.CodeDir, "error", err)
+			o.CodeDir = ""
+		}
+	}
 	r := &Runtime{
 		opts: o, log: o.Logger, slots: make(chan struct{}, o.MaxConcurrent), build: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		quota:  &quota{total: total},
@@ -315,7 +321,12 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 			err = fmt.Errorf("plugin %s: module %s: the host failed to read it: %v", p.Manifest.ID, p.Manifest.Module.Path, rec)
 		}
 	}()
-	m, code, err := admit(p, r.opts.CacheDir)
+	ahead := r.opts.CodeDir != "" && Precompiled(r.opts.CodeDir, p)
+	scans := r.opts.CacheDir
+	if ahead {
+		scans = r.opts.CodeDir
+	}
+	m, code, err := admit(p, scans)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +339,7 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 	g := r.programs[key]
 	mine := g == nil
 	if mine {
-		g = &program{key: key, module: m, ready: make(chan struct{}), started: make(chan struct{})}
+		g = &program{key: key, module: m, ahead: ahead, ready: make(chan struct{}), started: make(chan struct{})}
 		r.programs[key] = g
 	}
 	g.users++

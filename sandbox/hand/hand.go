@@ -98,8 +98,13 @@ func (h *hand) begin(ctx context.Context, channel *sandbox.Channel, hello sandbo
 		h.o.Logger.Error("what some operations came to is not known", "error", err)
 	}
 	h.exec = newCommands(h)
+	code := ""
+	if hello.Code {
+		code = h.places.real(sandbox.CodeDir)
+	}
 	h.runtime, err = wasm.New(ctx, wasm.Options{
-		Logger: slog.New(h.events), TotalMemoryMiB: guestMemoryMiB(h.limits.MemoryMiB),
+		CodeDir: code,
+		Logger:  slog.New(h.events), TotalMemoryMiB: guestMemoryMiB(h.limits.MemoryMiB),
 		HTTP: &carrier{h}, Commands: h.exec,
 	})
 	return err

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -145,6 +147,9 @@ func (h *hand) module(s *sandbox.Stream) error {
 	return s.End(nil)
 }
 
+// settle is how long after the first call of a plugin memory is given back.
+const settle = 2 * time.Second
+
 // executor returns what runs calls of the plugin with this key. Every error is a
 // reason why nothing ran.
 func (h *hand) executor(key string) (*image, batch.Executor, error) {
@@ -163,6 +168,8 @@ func (h *hand) executor(key string) (*image, batch.Executor, error) {
 			return nil, nil, unavailable("plugin %s: %v", i.Manifest.ID, err)
 		}
 		i.exec = h.runtime.Executor(func() *plugins.Snapshot { return snap })
+		// Loading a module takes several times what the module then needs.
+		time.AfterFunc(settle, debug.FreeOSMemory)
 	}
 	return i, i.exec, nil
 }

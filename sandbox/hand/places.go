@@ -23,7 +23,7 @@ type place struct{ name, real string }
 
 func newPlaces(hello sandbox.Hello) places {
 	p := places{writable: map[string]bool{sandbox.WorkspaceDir: true, sandbox.TempDir: true}}
-	names := append([]string{sandbox.WorkspaceDir, sandbox.TempDir, sandbox.StateDir}, slices.Collect(maps.Keys(hello.Mounts))...)
+	names := append([]string{sandbox.WorkspaceDir, sandbox.TempDir, sandbox.StateDir, sandbox.CodeDir}, slices.Collect(maps.Keys(hello.Mounts))...)
 	for _, name := range names {
 		name = path.Clean(name)
 		real := name
@@ -66,7 +66,7 @@ func (p places) real(name string) string {
 // usable reports whether calls may use what is at name at all, and write it.
 func (p places) usable(name string) (usable, write bool) {
 	k, known := p.of(name)
-	if !known || k.name == sandbox.StateDir {
+	if !known || k.name == sandbox.StateDir || k.name == sandbox.CodeDir {
 		return false, false
 	}
 	return true, p.writable[k.name]

@@ -18,7 +18,7 @@ func (h *hand) tree(s *sandbox.Stream) (*os.Root, sandbox.FileParams, error) {
 	target := path.Clean(q.Path)
 	k, known := h.places.of(target)
 	// The ledger travels with an Environment whose folders are carried.
-	if !known || k.name != target || target == sandbox.TempDir {
+	if !known || k.name != target || target == sandbox.TempDir || target == sandbox.CodeDir {
 		return nil, q, fmt.Errorf("%.200q is neither %s nor a mount of this sandbox", q.Path, sandbox.WorkspaceDir)
 	}
 	root, err := os.OpenRoot(k.real)

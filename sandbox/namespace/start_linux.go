@@ -47,6 +47,9 @@ func checkSpec(spec *sandbox.Spec) error {
 		return unavailable(sandbox.ReasonTool, "the Hand is not at "+spec.Hand, "build it with: make build", err)
 	}
 	for _, m := range spec.Mounts {
+		if m.Target == sandbox.CodeDir && !m.Writable {
+			continue
+		}
 		if m.Target == "/" || m.Target == sandbox.HandDir || strings.HasPrefix(m.Target, sandbox.HandDir+"/") {
 			return unavailable(sandbox.ReasonStart, "a mount cannot stand at "+m.Target, "choose another place for "+m.Source, nil)
 		}

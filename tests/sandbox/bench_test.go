@@ -153,3 +153,55 @@ func BenchmarkFirstCall(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFirstCallOfGo makes the first call of a run to a Go plugin of 4 MB: where
+// its code was made ahead, and where the Hand compiles it.
+func BenchmarkFirstCallOfGo(b *testing.B) {
+	for _, tier := range []string{"namespace", "docker"} {
+		b.Run(tier, func(b *testing.B) {
+			hand := fmt.Sprintf("hand_bin = %q\n", filepath.Join(filepath.Dir(binary), "awaken-hand"))
+			w := newWorld(b, tier, hand, "plugins/pattern", "guests/exec")
+			config, err := os.ReadFile(filepath.Join(w.dir, "host.toml"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			w.write("host.toml", strings.Replace(string(config), "data_dir = \"data\"", fmt.Sprintf("data_dir = %q", filepath.Join(w.dir, "data")), 1))
+			h, err := standard.Open(b.Context(), filepath.Join(w.dir, "host.toml"), standard.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = h.Close() })
+			if err := h.Start(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			x := &bench{b: b, world: w, h: h}
+			const arguments = `{"pattern":"a+","text":"caat"}`
+			x.call("made", "pattern__find", arguments)
+			made, err := filepath.Glob(filepath.Join(w.dir, "data", "cache", "hand", "*", "made"))
+			if err != nil || len(made) != 1 {
+				b.Fatalf("%v, %v", made, err)
+			}
+			var ahead, alone, second []time.Duration
+			n := 0
+			for b.Loop() {
+				n++
+				ahead = append(ahead, x.call(fmt.Sprintf("ahead%d", n), "pattern__find", arguments))
+				second = append(second, x.call(fmt.Sprintf("ahead%d", n), "pattern__find", arguments))
+				aside := made[0] + "-aside"
+				if err := os.Rename(made[0], aside); err != nil {
+					b.Fatal(err)
+				}
+				alone = append(alone, x.call(fmt.Sprintf("alone%d", n), "pattern__find", arguments))
+				if err := os.Rename(aside, made[0]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(ahead), "ahead-ms")
+			b.ReportMetric(median(second), "second-ms")
+			b.ReportMetric(median(alone), "compiles-ms")
+			b.ReportMetric(x.handMiB("ahead1"), "hand-MiB")
+			b.ReportMetric(x.handMiB("alone1"), "hand-compiled-MiB")
+		})
+	}
+}
