@@ -7,14 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
 	"github.com/awaken-agents/awaken-host/sandbox/process"
@@ -58,7 +56,6 @@ func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance,
 	i := &instance{
 		id: spec.ID, temp: temp,
 		places: map[string]string{sandbox.WorkspaceDir: spec.Workspace, sandbox.StateDir: spec.State, sandbox.TempDir: temp},
-		stderr: &process.Tail{}, done: make(chan struct{}),
 	}
 	for _, m := range spec.Mounts {
 		i.places[m.Target] = m.Source
@@ -74,10 +71,7 @@ type instance struct {
 	mark   string // see process.Mark
 	temp   string
 	places map[string]string
-	cmd    *exec.Cmd
-	pipes  *process.Pipes
-	stderr *process.Tail
-	done   chan struct{}
+	*process.Program
 
 	stop    sync.Mutex // held while Stop works
 	stopped bool
@@ -93,60 +87,21 @@ func (i *instance) start(spec *sandbox.Spec, log *slog.Logger) error {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + i.temp, "TMPDIR=" + i.temp, "LANG=C.UTF-8",
 	}, spec.Env...)
 	i.mark = setUp(cmd, &spec.Labels)
-	errR, errW, err := os.Pipe()
-	if err != nil {
-		return unavailable(sandbox.ReasonStart, "no pipe", "", err)
-	}
-	cmd.Stderr = errW
-	pipes, started, err := process.Connect(cmd)
-	if err != nil {
-		_, _ = errR.Close(), errW.Close()
-		return unavailable(sandbox.ReasonStart, "no pipe", "", err)
-	}
-	err = process.Shared().Start(cmd)
-	started()
-	_ = errW.Close()
-	if err != nil {
-		_ = errR.Close()
-		pipes.Discard()
-		if errors.Is(err, os.ErrNotExist) {
-			return unavailable(sandbox.ReasonTool, "the Hand is not at "+spec.Hand, "build it with: make build", err)
-		}
+	var err error
+	i.Program, err = process.Launch(cmd, log.With("environment", spec.ID))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return unavailable(sandbox.ReasonTool, "the Hand is not at "+spec.Hand, "build it with: make build", err)
+	case err != nil:
 		return unavailable(sandbox.ReasonStart, "starting "+spec.Hand, "", err)
 	}
-	i.cmd, i.pipes = cmd, pipes
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		process.LogLines(errR, i.stderr, log.With("environment", spec.ID))
-	}()
-	go func() {
-		defer close(i.done)
-		_ = cmd.Wait()
-		// What the Hand started may hold its standard error open: nobody waits for that.
-		select {
-		case <-read:
-		case <-time.After(100 * time.Millisecond):
-		}
-	}()
 	return nil
 }
-
-func (i *instance) Channel() io.ReadWriteCloser { return i.pipes }
 
 // Places says where the places are: on this machine.
 func (i *instance) Places() map[string]string { return i.places }
 
-func (i *instance) Done() <-chan struct{} { return i.done }
-
-func (i *instance) Ended(context.Context) error {
-	select {
-	case <-i.done:
-		return process.Ended(sandbox.TierLocal, i.cmd.ProcessState, i.stderr)
-	default:
-		return nil
-	}
-}
+func (i *instance) Ended(context.Context) error { return i.EndedAs(sandbox.TierLocal) }
 
 func (i *instance) Inspect(context.Context) (*sandbox.Effective, error) {
 	const remedy = "use another tier, such as namespace"
@@ -155,7 +110,7 @@ func (i *instance) Inspect(context.Context) (*sandbox.Effective, error) {
 	}
 	network := none("what this machine reaches")
 	network.Level = string(sandbox.NetworkHost)
-	return &sandbox.Effective{Tier: sandbox.TierLocal, ID: strconv.Itoa(i.cmd.Process.Pid), Properties: sandbox.Properties{
+	return &sandbox.Effective{Tier: sandbox.TierLocal, ID: strconv.Itoa(i.PID()), Properties: sandbox.Properties{
 		sandbox.PropertyFilesystem: none("the file system of this machine"),
 		sandbox.PropertyNetwork:    network,
 		sandbox.PropertyProcesses:  none("a process among those of this machine"),
@@ -178,12 +133,9 @@ func (i *instance) Stop(ctx context.Context) error {
 	if err := i.killAll(ctx); err != nil {
 		return fmt.Errorf("environment %s, tier %s: %w", i.id, sandbox.TierLocal, err)
 	}
-	select {
-	case <-i.done:
-	case <-ctx.Done():
-		return fmt.Errorf("environment %s, tier %s: process %d has not ended: %w", i.id, sandbox.TierLocal, i.cmd.Process.Pid, ctx.Err())
+	if err := i.Discard(ctx); err != nil {
+		return fmt.Errorf("environment %s, tier %s: process %d has not ended: %w", i.id, sandbox.TierLocal, i.PID(), err)
 	}
-	i.pipes.Discard()
 	if err := os.RemoveAll(i.temp); err != nil {
 		return fmt.Errorf("environment %s, tier %s: removing temporary files: %w", i.id, sandbox.TierLocal, err)
 	}

@@ -29,9 +29,9 @@ func (i *instance) killAll(ctx context.Context) error {
 	// found after it ended.
 	ours := map[identity]bool{}
 	select {
-	case <-i.done: // the number may be another's
+	case <-i.Done(): // the number may be another's
 	default:
-		if s, err := process.ReadStat(i.cmd.Process.Pid); err == nil {
+		if s, err := process.ReadStat(i.PID()); err == nil {
 			ours[identityOf(s)] = true
 		}
 	}

@@ -21,8 +21,8 @@ func setUp(cmd *exec.Cmd, _ *sandbox.Labels) (mark string) {
 // killAll ends the Hand's process group. What left the group is not found on this
 // system: the Hand ends its commands itself when its input ends.
 func (i *instance) killAll(context.Context) error {
-	if err := syscall.Kill(-i.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.EPERM) {
-		return fmt.Errorf("ending process group %d: %w", i.cmd.Process.Pid, err)
+	if err := syscall.Kill(-i.PID(), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.EPERM) {
+		return fmt.Errorf("ending process group %d: %w", i.PID(), err)
 	}
 	return nil
 }
