@@ -89,10 +89,10 @@ func openCode(top, hand string) (string, error) {
 	}
 	dir := filepath.Join(top, name)
 	// Whoever the Hand runs as reads it; the folder above keeps everybody else out.
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as said above
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	return dir, os.Chmod(dir, 0o755) //nolint:gosec // as said above
+	return dir, os.Chmod(dir, 0o755) //nolint:gosec // the folder above keeps others out
 }
 
 func codeKey(img *image) string {

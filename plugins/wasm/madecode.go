@@ -37,7 +37,7 @@ func Precompile(dir string, p *plugins.Plugin) error {
 	if err := privateDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(dir, madeFolder), 0o755); err != nil { //nolint:gosec // it is in a folder of 0700, and is mounted
+	if err := os.MkdirAll(filepath.Join(dir, madeFolder), 0o755); err != nil {
 		return fmt.Errorf("machine code of plugin %s: %w", p.Manifest.ID, err)
 	}
 	m, code, err := admit(p, dir)
@@ -53,7 +53,7 @@ func Precompile(dir string, p *plugins.Plugin) error {
 		return fmt.Errorf("machine code of plugin %s: %w", p.Manifest.ID, err)
 	}
 	// Last, since whoever sees it reads the rest.
-	f, err := os.OpenFile(madeFile(dir, p.Manifest.Module.ABI, p.Manifest.Module.SHA256), os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // it is mounted
+	f, err := os.OpenFile(madeFile(dir, p.Manifest.Module.ABI, p.Manifest.Module.SHA256), os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("machine code of plugin %s: %w", p.Manifest.ID, err)
 	}
@@ -71,7 +71,7 @@ func readable(dir string) error {
 		case err != nil:
 			return err
 		case d.IsDir():
-			return os.Chmod(path, 0o755) //nolint:gosec // it is in a folder of 0700, and is mounted
+			return os.Chmod(path, 0o755) //nolint:gosec // the folder above keeps others out
 		}
 		return os.Chmod(path, 0o644) //nolint:gosec // as above
 	})
