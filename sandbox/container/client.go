@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/awaken-agents/awaken-host/sandbox"
 	"github.com/awaken-agents/awaken-host/sandbox/process"
 )
 
@@ -41,8 +42,10 @@ func environ() []string {
 }
 
 // Client makes a command of the engine. It is in a process group of its own, so that
-// an interrupt at the terminal of the host is the host's alone.
+// an interrupt at the terminal of the host is the host's alone. What an engine leaves
+// running, such as conmon, must not hold a lock that the host was started under.
 func (t *Tier) client(ctx context.Context, args ...string) *exec.Cmd {
+	_ = sandbox.KeepDescriptors() // no client gives them to a container
 	argv := slices.Concat(t.command, t.global, args)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // the operator names the engine
 	cmd.Env = environ()

@@ -13,12 +13,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
 // Harden makes this process one whose memory, environment and files no process of the
 // same user can look into, that can gain no privileges, and that inherits what those
-// leave behind that it started.
+// leave behind that it started. Programs that it starts get none of what was open.
 func Harden() error {
+	if err := sandbox.KeepDescriptors(); err != nil {
+		return err
+	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("the Hand cannot be kept from being looked into: %w", err)
 	}

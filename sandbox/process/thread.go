@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+
+	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
 // Thread runs functions one after the other on one thread of the operating system,
@@ -43,8 +45,12 @@ func (t *Thread) Do(f func()) {
 var Shared = sync.OnceValue(NewThread)
 
 // Start starts cmd on t, set up to be killed when this process ends. Where the system
-// has no such signal, closing the program's standard input is all that tells it.
+// has no such signal, closing the program's standard input is all that tells it. It
+// gets what cmd hands to it of this process's files, and nothing else.
 func (t *Thread) Start(cmd *exec.Cmd) error {
+	if err := sandbox.KeepDescriptors(); err != nil {
+		return err
+	}
 	dieWithParent(cmd)
 	var err error
 	t.Do(func() { err = cmd.Start() })

@@ -51,6 +51,7 @@ var escapes = []escape{
 		attempt: func(w *escapeWorld) []string { return []string{"signal", w.process} }},
 	{name: "environment", tries: "looks for a variable of the host's in its own environment and that of all processes", want: notLocal, attempt: args("environ", canaryEnvironment)},
 	{name: "secret of the call", tries: "looks for a secret that its own call has read, in the environment and arguments of all processes", secret: true, attempt: args("environ", secret)},
+	{name: "open files", tries: "looks for a file and a folder among its descriptors that whoever started the host had left open", attempt: args("inherited")},
 	{name: "ptrace", tries: "traces the Hand, and reads its memory (`ptrace`, `process_vm_readv`)", want: notLocal,
 		attempt: func(w *escapeWorld) []string { return []string{"ptrace", w.handPID()} }},
 	{name: "memory of the Hand", tries: "opens `mem`, `environ` and `fd` of the Hand, and takes its descriptors (`pidfd_getfd`)", want: notLocal,

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
@@ -41,6 +43,7 @@ func newEscapeWorld(t *testing.T, s Setup) *escapeWorld {
 	if err := os.WriteFile(w.file, []byte(canaryFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	w.leaveOpen()
 	other := exec.Command("sh", "-c", "sleep 1000; : "+w.process) //nolint:gosec,noctx // fixed; ended below
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
@@ -52,6 +55,25 @@ func newEscapeWorld(t *testing.T, s Setup) *escapeWorld {
 		_ = other.Wait()
 	})
 	return w
+}
+
+// leaveOpen has a file and a folder of the host open in this process as a shell leaves
+// them to what it starts: every program that this process starts would inherit them.
+// The numbers are higher than those that a tier hands over itself.
+func (w *escapeWorld) leaveOpen() {
+	w.t.Helper()
+	for i, name := range []string{w.file, filepath.Dir(w.file)} {
+		fd, err := unix.Open(name, unix.O_RDONLY, 0)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		left, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD, 200+i)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		_ = unix.Close(fd)
+		w.t.Cleanup(func() { _ = unix.Close(left) })
+	}
 }
 
 // listen answers wherever an attempt may come to.

@@ -17,7 +17,7 @@ type attempt func(args []string) (got string, err error)
 var attempts = map[string]attempt{
 	"read": read, "write": write, "write-system": writeSystem, "replace": replace, "link": link,
 	"mknod": mknod, "devices": devices, "mount": mount, "kernel-files": kernelFiles, "by-handle": byHandle,
-	"see": see, "signal": signalOthers, "environ": environ, "ptrace": ptrace, "memory-of": memoryOf,
+	"inherited": inherited, "see": see, "signal": signalOthers, "environ": environ, "ptrace": ptrace, "memory-of": memoryOf,
 	"channel": channel, "setuid": setuid, "setuid-file": setuidFile, "unshare": unshare, "capabilities": capabilities,
 	"keyctl": keyring, "bpf": bpf, "perf": perf, "uring": uring, "userfault": userfault, "module": module, "terminal": terminal,
 	"tcp": tcp, "name": name, "dns": dns, "raw": raw, "unix": unixSockets, "bus": bus, "proxy": proxy,
