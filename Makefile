@@ -94,6 +94,7 @@ engines-down: engines-program ## stop the engines that make engines started
 # demo.sh gets the host and the folder of built, unsigned tools.
 .PHONY: demo
 demo: build tools ## show tools in several languages under a policy
+	@$(MAKE) -s -C tests/guests OUT=$(GUESTS) c # its slow tool is what kill -9 is shown with
 	@examples/wasm-tools/demo.sh $(CURDIR)/$(HOST) $(PLUGINS)
 
 .PHONY: test
