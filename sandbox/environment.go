@@ -60,7 +60,8 @@ type Environment struct {
 	used  time.Time
 	idle  *time.Timer // of ready, while no call runs
 
-	failure  error // of failed
+	failure  error  // of failed
+	failedIn string // the tier of that failure, which may not have been written down
 	retryAt  time.Time
 	failures int
 

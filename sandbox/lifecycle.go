@@ -31,7 +31,7 @@ func (m *Manager) start(e *Environment, t Tier, fallback string) {
 		defer m.wake()
 		if err != nil {
 			m.started--
-			e.state, e.failure = EnvironmentFailed, err
+			e.state, e.failure, e.failedIn = EnvironmentFailed, err, t.Name()
 			e.retryAt = time.Now().Add(min(firstRetry<<min(e.failures, 10), longestRetry))
 			e.failures++
 			return

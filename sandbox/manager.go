@@ -195,7 +195,7 @@ func (m *Manager) step(e *Environment, t Tier, fallback string) (*hand, error) {
 			m.stop(e)
 		}
 	case EnvironmentFailed:
-		if e.rec.Tier == t.Name() && time.Now().Before(e.retryAt) {
+		if e.failedIn == t.Name() && time.Now().Before(e.retryAt) {
 			return nil, e.failure
 		}
 		fallthrough

@@ -173,6 +173,26 @@ func TestFailedStartIsNotTriedAtOnce(t *testing.T) {
 	})
 }
 
+// What fails before anything is written down of it, such as on a full disk, fails the
+// call, too, and is not tried over and over.
+func TestFolderCannotBeMade(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tier := newFakeTier(TierDocker)
+		w := newFakeWorld(t, tier, nil)
+		w.m.mu.Lock()
+		w.m.o.Dir = filepath.Join(w.m.o.Dir, "gone")
+		w.m.mu.Unlock()
+		_, err := w.invoke("r1", 1)
+		wantKind(t, err, batch.ToolErrorPlacement)
+		if !strings.Contains(err.Error(), "no such file") {
+			t.Errorf("it does not say why: %v", err)
+		}
+		if starts, _ := tier.count(); starts != 0 {
+			t.Errorf("%d starts", starts)
+		}
+	})
+}
+
 func TestWarmPool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newFakeWorld(t, newFakeTier(TierDocker), func(o *Options) { o.Warm = 2 })
