@@ -126,7 +126,7 @@ type Spec struct {
 
 	Hand      string  // file of the Hand's binary on this machine, absolute: static, for this machine's architecture
 	Workspace string  // folder of this machine, absolute, exists; mounted at WorkspaceDir
-	State     string  // folder of this machine, absolute, exists, mode 0700; mounted at StateDir
+	State     string  // folder of this machine, absolute, exists, mode 0700; mounted at StateDir. A Tier may keep a folder beside it
 	Mounts    []Mount // in order; later ones may lie inside earlier ones
 	Network   Network // with NetworkAllowlist the tier gives none: all of it goes over the channel
 	Limits    InstanceLimits

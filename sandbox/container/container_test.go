@@ -48,10 +48,13 @@ func eachEngine(t *testing.T, test func(t *testing.T, o Options)) {
 		d := sandboxtest.NeedDocker(t)
 		test(t, Options{Engine: sandbox.TierDocker, Command: []string{d.Binary}, Args: []string{"--host", d.Host}, Image: d.Image})
 	})
-	t.Run("podman", func(t *testing.T) {
-		p := sandboxtest.NeedPodman(t)
-		test(t, Options{Engine: sandbox.TierPodman, Command: []string{p.Binary}, Args: slices.Concat(p.Args, p.RunArgs), Image: p.Image})
-	})
+	t.Run("podman", func(t *testing.T) { test(t, podman(t)) })
+}
+
+func podman(t testing.TB) Options {
+	t.Helper()
+	p := sandboxtest.NeedPodman(t)
+	return Options{Engine: sandbox.TierPodman, Command: []string{p.Binary}, Args: slices.Concat(p.Args, p.RunArgs), Image: p.Image}
 }
 
 func newTier(t testing.TB, o Options) *Tier {
@@ -256,6 +259,7 @@ func TestEnded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, o Options) {
+				t.Parallel()
 				s := start(t, newTier(t, o), newSpec(t))
 				s.pull("complain last words")
 				s.send(c.line)
@@ -270,6 +274,7 @@ func TestEnded(t *testing.T) {
 
 func TestClientKilled(t *testing.T) {
 	eachEngine(t, func(t *testing.T, o Options) {
+		t.Parallel()
 		tier, spec := newTier(t, o), newSpec(t)
 		s := start(t, tier, spec)
 		s.pull("child client-" + spec.ID)
@@ -289,6 +294,7 @@ func TestClientKilled(t *testing.T) {
 
 func TestRemovedByAnother(t *testing.T) {
 	eachEngine(t, func(t *testing.T, o Options) {
+		t.Parallel()
 		tier, spec := newTier(t, o), newSpec(t)
 		s := start(t, tier, spec)
 		left, err := tier.Leftovers(t.Context(), spec.Labels.Host)
@@ -324,11 +330,16 @@ func TestStartFails(t *testing.T) {
 		{"no program", func(o *Options, _ *sandbox.Spec) { o.Command = []string{"/nonexistent/engine"} }, sandbox.ReasonTool, "install"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			eachEngine(t, func(t *testing.T, o Options) {
 				t.Parallel()
 				spec, clean := newSpec(t), newTier(t, o)
 				c.break_(&o, spec)
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				patience := 20 * time.Second
+				if c.what == "not ready in time" {
+					patience = 2 * time.Second
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				i, err := newTier(t, o).Start(ctx, spec)
 				if err == nil {

@@ -7,5 +7,8 @@ import (
 )
 
 func TestEscapes(t *testing.T) {
-	eachEngine(t, func(t *testing.T, o Options) { sandboxtest.Escapes(t, setup(t, o)) })
+	eachEngine(t, func(t *testing.T, o Options) {
+		t.Parallel()
+		sandboxtest.Escapes(t, setup(t, o))
+	})
 }

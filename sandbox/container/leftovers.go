@@ -11,7 +11,7 @@ import (
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
-// Removing is how often an engine is asked that is removing a container already.
+// Removing is how often an engine is asked that is not done with a container yet.
 const removing = 200 * time.Millisecond
 
 // Leftovers lists the containers with this host's label.
@@ -59,7 +59,7 @@ func (t *Tier) remove(ctx context.Context, id string) error {
 		switch {
 		case err == nil || isGone(err):
 			return nil
-		case !strings.Contains(strings.ToLower(err.Error()), "already in progress"):
+		case !isBusy(err):
 			u := t.failed("rm", err)
 			u.What = "container " + id + " may still be there: " + u.What
 			return u
@@ -70,6 +70,15 @@ func (t *Tier) remove(ctx context.Context, id string) error {
 			return t.failed("rm", fmt.Errorf("container %s is still being removed: %w", id, context.Cause(ctx)))
 		}
 	}
+}
+
+// IsBusy says that the engine is not done with a container yet, and will remove it when
+// it is asked again: docker while it removes it already, podman 4 when it has killed one
+// and not seen it end, because it was paused or its conmon is gone.
+func isBusy(err error) bool {
+	text := strings.ToLower(err.Error())
+	return strings.Contains(text, "already in progress") || strings.Contains(text, "container state improper") ||
+		strings.Contains(text, "timed out waiting for file")
 }
 
 // Inspected is what both engines say of a container.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,9 @@ const (
 	settleStep = 250 * time.Millisecond
 
 	maxLine = 4 << 10 // of what is said before the Hand is ready
+
+	// ClientFolder is beside the state folder: it goes with the Environment's.
+	clientFolder = "client"
 )
 
 // Start runs the client's "run" and returns when the Hand says that it is ready: the
@@ -106,8 +110,9 @@ func (t *Tier) spawn(f *facts, spec *sandbox.Spec, args []string) (*instance, er
 	i.pipes, i.cmd.Stderr = pipes, &i.said
 	i.said.ready = sync.OnceFunc(func() { close(i.ready) })
 	if t.engine.litters {
-		i.scratch, err = os.MkdirTemp("", "awaken-"+t.engine.name+"-")
+		i.scratch = filepath.Join(filepath.Dir(spec.State), clientFolder)
 		i.cmd.Dir = i.scratch
+		err = errors.Join(os.RemoveAll(i.scratch), os.Mkdir(i.scratch, 0o700)) // a host that was killed has left it
 	}
 	if err == nil {
 		err = i.cmd.Start()

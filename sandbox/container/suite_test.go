@@ -12,5 +12,8 @@ func setup(t *testing.T, o Options) sandboxtest.Setup {
 }
 
 func TestSuite(t *testing.T) {
-	eachEngine(t, func(t *testing.T, o Options) { sandboxtest.Suite(t, setup(t, o)) })
+	eachEngine(t, func(t *testing.T, o Options) {
+		t.Parallel()
+		sandboxtest.Suite(t, setup(t, o))
+	})
 }

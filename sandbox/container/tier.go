@@ -163,7 +163,11 @@ func (t *Tier) askFacts(ctx context.Context) (*facts, error) {
 	if there.err != nil && t.pull && isMissing(there.err) {
 		t.logger.Info("pulling an image", "tier", t.engine.name, "image", t.image)
 		if _, err := t.ask(ctx, "pull", "--quiet", t.image); err != nil {
-			return nil, t.failed("pull", err)
+			u := t.failed("pull", err)
+			if u.Reason == sandbox.ReasonStart { // whatever a registry says, the image is not here
+				u.Reason, u.Remedy = sandbox.ReasonImage, t.remedy(sandbox.ReasonImage, "")
+			}
+			return nil, u
 		}
 		there.image, there.err = t.askImage(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -36,9 +37,15 @@ type escapeWorld struct {
 	genuine batch.OperationID
 }
 
+// setCanary leaves something in the environment of this process for all tests of it,
+// so that they may run at once.
+var setCanary = sync.OnceValue(func() error { return os.Setenv("AWAKEN_CANARY", canaryEnvironment) })
+
 func newEscapeWorld(t *testing.T, s Setup) *escapeWorld {
 	t.Helper()
-	t.Setenv("AWAKEN_CANARY", canaryEnvironment)
+	if err := setCanary(); err != nil {
+		t.Fatal(err)
+	}
 	w := &escapeWorld{t: t, all: t, setup: s, file: filepath.Join(t.TempDir(), "canary.txt"), process: "canary" + newNonce()}
 	if err := os.WriteFile(w.file, []byte(canaryFile), 0o600); err != nil {
 		t.Fatal(err)
