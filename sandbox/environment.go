@@ -59,6 +59,8 @@ type Environment struct {
 	calls int   // that run now
 	used  time.Time
 	idle  *time.Timer // of ready, while no call runs
+	final bool        // it is being released
+	held  time.Time   // until when it is not stopped to make room: its workspace could not be carried out
 
 	failure  error  // of failed
 	failedIn string // the tier of that failure, which may not have been written down

@@ -149,7 +149,12 @@ func (m *Manager) stop(e *Environment) {
 	e.noIdle()
 	e.state = EnvironmentStopping
 	m.work.Go(func() {
-		m.carryOut(e, h)
+		if err := m.carryOut(e, h); err != nil && m.keepUp(e, h) {
+			m.o.Logger.Error("a workspace cannot be carried out of its sandbox, which goes on until it can", "environment", e.id, "tier", h.tier, "error", err)
+			return
+		} else if err != nil {
+			m.o.Logger.Error("a workspace was lost with its sandbox: it stays as it was when it was last carried out", "environment", e.id, "tier", h.tier, "error", err)
+		}
 		err := h.stop(context.Background())
 		if err == nil {
 			err = m.save(e, func(r *record) { r.Owner, r.Used = "", e.used })
@@ -169,21 +174,31 @@ func (m *Manager) stop(e *Environment) {
 const harvestTimeout = 5 * time.Minute
 
 // carryOut brings the workspace to this machine, where the tier keeps it inside.
-func (m *Manager) carryOut(e *Environment, h *hand) {
+func (m *Manager) carryOut(e *Environment, h *hand) error {
 	if !h.carries || m.recordNow(e).Session == "" {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), harvestTimeout)
 	defer cancel()
-	var err error
 	if h.alive() {
-		err = h.harvest(ctx, e.workspace(), m.workspaceBytes())
-	} else {
-		err = m.rescue(ctx, e, h.tier, nil)
+		return h.harvest(ctx, e.workspace(), m.workspaceBytes())
 	}
-	if err != nil {
-		m.o.Logger.Error("a workspace was lost with its sandbox: it stays as it was when it was last carried out", "environment", e.id, "tier", h.tier, "error", err)
+	return m.rescue(ctx, e, h.tier, nil)
+}
+
+// keepUp makes a stopping Environment ready again, rather than lose what is inside. It
+// reports false where it must stop: it is dead already, released, or the host is ending.
+func (m *Manager) keepUp(e *Environment, h *hand) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || e.final || !h.alive() {
+		return false
 	}
+	e.state, e.used = EnvironmentReady, time.Now()
+	e.held = e.used.Add(m.o.Idle) // no room is made with it meanwhile
+	m.armIdle(e)
+	m.wake()
+	return true
 }
 
 func (m *Manager) workspaceBytes() int64 { return int64(m.o.Limits.WorkspaceMiB) << 20 }
@@ -205,6 +220,7 @@ func (m *Manager) release(ctx context.Context, e *Environment, remove bool) erro
 	for {
 		m.mu.Lock()
 		settled := false
+		e.final = true
 		switch e.state {
 		case EnvironmentReady:
 			m.stop(e)

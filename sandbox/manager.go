@@ -221,7 +221,7 @@ func (m *Manager) room() bool {
 		if e.state == EnvironmentStopping {
 			return false // room is being made
 		}
-		if e.state == EnvironmentReady && e.calls == 0 && e.filing.Load() == 0 && (pick == nil || e.used.Before(pick.used)) {
+		if e.state == EnvironmentReady && e.calls == 0 && e.filing.Load() == 0 && !e.held.After(time.Now()) && (pick == nil || e.used.Before(pick.used)) {
 			pick = e
 		}
 	}
