@@ -265,6 +265,27 @@ func (c *Channel) fail(cause error) {
 // body. When ctx ends, the request is cancelled, and reading and writing fail with
 // ctx's cause. An error that wraps ErrNotSent proves that the peer heard nothing.
 func (c *Channel) Open(ctx context.Context, method string, params any) (*Stream, error) {
+	return c.request(ctx, method, params, nil, false)
+}
+
+// Ask is Open with a whole body, which is sent at once where it is small.
+func (c *Channel) Ask(ctx context.Context, method string, params any, body []byte) (*Stream, error) {
+	if len(body) <= dataPiece {
+		return c.request(ctx, method, params, body, true)
+	}
+	s, err := c.Open(ctx, method, params)
+	if err == nil {
+		go func() {
+			// Where the peer does not want it, its own end says why.
+			if _, err := s.Write(body); err == nil {
+				_ = s.CloseWrite()
+			}
+		}()
+	}
+	return s, err
+}
+
+func (c *Channel) request(ctx context.Context, method string, params any, body []byte, whole bool) (*Stream, error) {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", method, err)
@@ -276,7 +297,7 @@ func (c *Channel) Open(ctx context.Context, method string, params any) (*Stream,
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	s, err := c.open(method, raw, payload)
+	s, err := c.open(method, raw, payload, body, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +305,7 @@ func (c *Channel) Open(ctx context.Context, method string, params any) (*Stream,
 	return s, nil
 }
 
-func (c *Channel) open(method string, raw, payload []byte) (*Stream, error) {
+func (c *Channel) open(method string, raw, payload, body []byte, whole bool) (*Stream, error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
 	c.mu.Lock()
@@ -294,10 +315,14 @@ func (c *Channel) open(method string, raw, payload []byte) (*Stream, error) {
 	}
 	s := newStream(c, c.next, method, raw)
 	s.opener = true
+	frames := []frame{{kind: frameOpen, id: s.id, payload: payload}}
+	if whole {
+		frames = append(frames, s.last(body, nil)...)
+	}
 	c.next += 2
 	c.streams[s.id] = s
 	c.mu.Unlock()
-	if err := c.w.write(frame{kind: frameOpen, id: s.id, payload: payload}); err != nil {
+	if err := c.w.write(frames...); err != nil {
 		c.fail(err)
 		return nil, fmt.Errorf("%s: %w: %w", method, ErrLost, err)
 	}

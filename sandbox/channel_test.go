@@ -94,6 +94,39 @@ func TestRequestsInBothDirections(t *testing.T) {
 	}
 }
 
+// A body and its end that go out at once are what they are when they go one by one.
+func TestWholeBodies(t *testing.T) {
+	h, w := pair(t, ChannelOptions{}, ChannelOptions{Serve: func(_ context.Context, s *Stream) error {
+		body, err := io.ReadAll(s)
+		if err != nil {
+			return err
+		}
+		return s.EndWith(body, len(body))
+	}})
+	for _, n := range []int{0, 1, dataPiece, dataPiece + 1, window + 1, 3 * window} {
+		body := bytes.Repeat([]byte("x"), n)
+		s, err := h.Ask(t.Context(), "x", nil, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(s)
+		result := -1
+		if err == nil {
+			err = s.Result(&result)
+		}
+		if err != nil || !bytes.Equal(got, body) || result != n {
+			t.Errorf("%d bytes: got %d, result %d, %v", n, len(got), result, err)
+		}
+	}
+	for _, c := range []*Channel{h, w} {
+		for begun := time.Now(); open(c) != 0; time.Sleep(time.Millisecond) {
+			if time.Since(begun) > 10*time.Second {
+				t.Fatalf("%d requests are kept", open(c))
+			}
+		}
+	}
+}
+
 func TestFailuresCross(t *testing.T) {
 	hand := ChannelOptions{Serve: func(_ context.Context, s *Stream) error {
 		switch s.Method() {

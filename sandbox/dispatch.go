@@ -46,7 +46,7 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 		return nil, unavailable(call, err)
 	}
 	defer end()
-	s, body, err := h.open(ctx, img, t, call)
+	s, err := h.begin(ctx, img, t, call)
 	if err != nil {
 		if errors.Is(err, ErrNotSent) {
 			return nil, unavailable(call, h.why(ctx, err))
@@ -55,7 +55,7 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 	}
 	s.OnEvent(m.listen(t.Plugin, call))
 	ended := make(chan answer, 1)
-	go func() { ended <- exchange(s, body, outputOf(t.Plugin)) }()
+	go func() { ended <- exchange(s, outputOf(t.Plugin)) }()
 
 	patience := timeoutOf(t.Plugin, call.Grant) + overtime
 	if !sent.warm.Load() {
@@ -89,26 +89,21 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 	return m.aftermath(ctx, e, h, call, cause)
 }
 
-// open sends what names the call; its body is still to be sent.
-func (h *hand) open(ctx context.Context, img *image, t *plugins.Tool, call *batch.Call) (*Stream, []byte, error) {
+// begin sends a call.
+func (h *hand) begin(ctx context.Context, img *image, t *plugins.Tool, call *batch.Call) (*Stream, error) {
 	body, err := json.Marshal(CallBody{Arguments: call.Arguments, State: call.State})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	// Its end is told with Cancel, so that the answer to that is heard.
-	s, err := h.ch.Open(context.WithoutCancel(ctx), MethodCall, CallParams{
+	return h.ch.Ask(context.WithoutCancel(ctx), MethodCall, CallParams{
 		Plugin: img.Key, Tool: t.Spec.ID, Run: call.Run, Step: call.Step, Index: call.Index, ID: call.ID,
 		Name: call.Tool, Attempt: call.Attempt, ToolDigest: call.ToolDigest, Grant: call.Grant,
-	})
-	return s, body, err
+	}, body)
 }
 
-// exchange sends the body of a call and takes its result, of at most limit bytes.
-func exchange(s *Stream, body []byte, limit int) answer {
-	// Where the Hand does not want it, its own end says why.
-	if _, err := s.Write(body); err == nil {
-		_ = s.CloseWrite()
-	}
+// exchange takes the result of a call, of at most limit bytes.
+func exchange(s *Stream, limit int) answer {
 	// In JSON a byte of a result takes up to six, and a binary one a third more.
 	raw, err := io.ReadAll(io.LimitReader(struct{ io.Reader }{s}, 6*int64(limit)+1<<20))
 	if err == nil {

@@ -99,13 +99,17 @@ type frameWriter struct {
 	buf []byte
 }
 
-func (w *frameWriter) write(f frame) error {
+// write writes frames that belong together at once, so that the peer wakes up once.
+func (w *frameWriter) write(frames ...frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(f.payload) > maxPayload {
-		return fmt.Errorf("a frame of %d bytes is larger than %d", len(f.payload), maxPayload)
+	w.buf = w.buf[:0]
+	for _, f := range frames {
+		if len(f.payload) > maxPayload {
+			return fmt.Errorf("a frame of %d bytes is larger than %d", len(f.payload), maxPayload)
+		}
+		w.buf = appendFrame(w.buf, f)
 	}
-	w.buf = appendFrame(w.buf[:0], f)
 	_, err := w.w.Write(w.buf)
 	return err
 }

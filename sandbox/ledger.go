@@ -108,6 +108,16 @@ func (l *Ledger) Finish(rec LedgerRecord, sync bool) error {
 	return l.add(rec, sync)
 }
 
+// Sync puts on disk what was recorded without.
+func (l *Ledger) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.writes {
+		return nil
+	}
+	return l.sync()
+}
+
 // Lookup returns the newest record of an operation, one with attempt 0 where there
 // is none. The error is of class ErrLedgerDamaged when there is none in what can be
 // read and not everything can be read: the operation may have begun.

@@ -39,15 +39,22 @@ func (l *Ledger) append(rec LedgerRecord, sync bool) error {
 		return fmt.Errorf("operation ledger: operation %s: %w", rec.Operation, err)
 	}
 	if sync {
-		if err := syncData(l.file); err != nil {
-			// What the disk has now is not known, so what follows cannot be either.
-			l.writes = false
-			return fmt.Errorf("operation ledger: operation %s: %w", rec.Operation, err)
+		if err := l.sync(); err != nil {
+			return fmt.Errorf("operation %s: %w", rec.Operation, err)
 		}
 	}
 	l.end += int64(len(b))
 	l.next++
 	l.note(rec, at+ledgerHead, int64(len(b))-ledgerHead)
+	return nil
+}
+
+func (l *Ledger) sync() error {
+	if err := syncData(l.file); err != nil {
+		// What the disk has now is not known, so what follows cannot be either.
+		l.writes = false
+		return fmt.Errorf("operation ledger: %w", err)
+	}
 	return nil
 }
 

@@ -226,6 +226,41 @@ func (s *Stream) End(result any) error {
 	return s.finish(raw, nil)
 }
 
+// EndWith is Write and End in one: a body that is small goes out with its end.
+func (s *Stream) EndWith(body []byte, result any) error {
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if len(body) > min(s.credit, dataPiece) || len(raw) > dataPiece || s.closed || s.broken != nil || s.sent > 0 {
+		s.mu.Unlock()
+		if _, err := s.Write(body); err != nil {
+			return err
+		}
+		return s.End(result)
+	}
+	frames := s.last(body, raw)
+	s.mu.Unlock()
+	err = s.send(frames...)
+	s.ending()
+	return err
+}
+
+// last are the frames of a whole body, and the end of this end; mu is held, or nobody
+// else knows the stream yet.
+func (s *Stream) last(body []byte, result json.RawMessage) []frame {
+	var frames []frame
+	if len(body) > 0 {
+		frames = append(frames, frame{kind: frameData, id: s.id, payload: body})
+	}
+	s.credit -= len(body)
+	s.sent += int64(len(body))
+	s.closed = true
+	s.wake.Broadcast()
+	return append(frames, frame{kind: frameEnd, id: s.id, payload: mustJSON(ending{Bytes: s.sent, Result: result})})
+}
+
 // end is End of a request that may have ended before.
 func (s *Stream) end(result json.RawMessage, failure *RemoteError) {
 	if failure != nil {
@@ -250,13 +285,18 @@ func (s *Stream) finish(result json.RawMessage, failure *RemoteError) error {
 	s.wake.Broadcast()
 	s.mu.Unlock()
 	err := s.send(frame{kind: frameEnd, payload: mustJSON(e)})
+	s.ending()
+	return err
+}
+
+// ending is after the end was sent.
+func (s *Stream) ending() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over() || !s.opener {
 		// What still comes of a served request is of no interest.
 		s.forget()
 	}
-	return err
 }
 
 // Result ends this end's body, waits for the peer's end, skipping what of its body
@@ -339,9 +379,11 @@ func cut(text string, most int) string {
 	return text
 }
 
-func (s *Stream) send(f frame) error {
-	f.id = s.id
-	if err := s.c.w.write(f); err != nil {
+func (s *Stream) send(frames ...frame) error {
+	for i := range frames {
+		frames[i].id = s.id
+	}
+	if err := s.c.w.write(frames...); err != nil {
 		s.c.fail(err)
 		return s.c.Err()
 	}

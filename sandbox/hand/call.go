@@ -57,7 +57,21 @@ func (h *hand) call(ctx context.Context, s *sandbox.Stream) error {
 	}()
 	r.record = sandbox.LedgerRecord{Operation: op, Attempt: p.Attempt, Done: true, Failed: batch.ToolErrorExecution, Message: "the Hand failed"}
 	r.record = h.run(ctx, s, &p, &body)
-	return h.answer(s, &p, r.record)
+	err := h.answer(s, &p, r.record)
+	h.keep(&p)
+	return err
+}
+
+// keep puts the record of a call on disk, while the host has its answer already: it
+// outlives this process without, and now the machine too. What may be repeated without
+// harm needs no such record.
+func (h *hand) keep(p *sandbox.CallParams) {
+	if _, exec, err := h.executor(p.Plugin); err == nil && exec.RecoveryCapability(p.Name) == batch.ReplaySafe {
+		return
+	}
+	if err := h.ledger.Sync(); err != nil {
+		h.o.Logger.Error("what an operation came to is not on disk", "operation", string(p.Operation()), "error", err)
+	}
 }
 
 // run is the one who works on an operation.
@@ -87,9 +101,9 @@ func (h *hand) run(ctx context.Context, s *sandbox.Stream, p *sandbox.CallParams
 	if name := batch.ToolID(i.Tools[p.Tool]); name != p.Name {
 		return failed(batch.ToolErrorUnavailable, "tool %q of plugin %s is %q here, and the call names %q", p.Tool, i.Manifest.ID, name, p.Name)
 	}
-	// What may be repeated without harm needs no proof that it was not begun.
-	sync := exec.RecoveryCapability(p.Name) != batch.ReplaySafe
-	if err := h.ledger.Begin(op, p.Attempt, sync); err != nil {
+	// Not synced: that it began outlives every process, and after a crash of the machine
+	// the host, which synced that it dispatched it, takes no record for not knowing.
+	if err := h.ledger.Begin(op, p.Attempt, false); err != nil {
 		return failed(batch.ToolErrorUnavailable, "%v", err)
 	}
 	stop := h.events.follow(op, s)
@@ -108,7 +122,7 @@ func (h *hand) run(ctx context.Context, s *sandbox.Stream, p *sandbox.CallParams
 	} else if out == nil {
 		rec = failed(batch.ToolErrorExecution, "tool %s gave no output", p.Name)
 	}
-	if err := h.ledger.Finish(rec, sync); err != nil {
+	if err := h.ledger.Finish(rec, false); err != nil {
 		// It ran, and the host hears so now; only a host that must ask later does not.
 		h.o.Logger.Error("what an operation came to cannot be recorded", "operation", string(op), "error", err)
 	}
@@ -126,8 +140,5 @@ func (h *hand) answer(s *sandbox.Stream, p *sandbox.CallParams, rec sandbox.Ledg
 	if err != nil {
 		return &sandbox.RemoteError{Kind: string(batch.ToolErrorExecution), Msg: err.Error()}
 	}
-	if _, err := s.Write(b); err != nil {
-		return err
-	}
-	return s.End(nil)
+	return s.EndWith(b, nil)
 }
