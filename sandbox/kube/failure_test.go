@@ -78,9 +78,9 @@ func (r *real) in(ctx context.Context, spec *sandbox.Spec, argv ...string) (stri
 	if err != nil {
 		return "", err
 	}
-	var out bytes.Buffer
-	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
-	return out.String(), err
+	var out, said bytes.Buffer // each has a goroutine that writes to it
+	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &said})
+	return said.String() + out.String(), err
 }
 
 // TestEnds: each way in which a Pod ends under its Hand has its own reason.
