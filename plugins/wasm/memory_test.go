@@ -250,16 +250,16 @@ func TestThrottle(t *testing.T) {
 // neither is one that works.
 func TestDeadInstancesAreReplacedSlowly(t *testing.T) {
 	var logged strings.Builder
-	r := newRuntime(t, Options{ReplacementsPerSecond: 20, MaxConcurrent: 4, Logger: logTo(&logged)})
+	r := newRuntime(t, Options{ReplacementsPerSecond: 2, MaxConcurrent: 4, Logger: logTo(&logged)})
 	for _, i := range []plugins.Isolation{plugins.IsolationCall, plugins.IsolationRun, plugins.IsolationShared} {
 		g, other := newRig(t, r, isolated(t, i)), newRig(t, r, isolated(t, i))
 		good(t, other.call("count_static", `{}`), "1")
 		start := time.Now()
-		for range 80 + 10 {
+		for range 16 + 3 { // at a rate that a slow machine reaches, too
 			bad(t, g.call("trap", `{}`), "trapped")
 		}
-		if took := time.Since(start); took < 400*time.Millisecond {
-			t.Errorf("%s: 90 dead instances were replaced in %v", i, took)
+		if took := time.Since(start); took < time.Second {
+			t.Errorf("%s: 19 dead instances were replaced in %v", i, took)
 		}
 		start = time.Now()
 		for range 100 {
