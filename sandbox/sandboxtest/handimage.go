@@ -13,12 +13,20 @@ import (
 // every engine that runs for tests. It is built and loaded once for each test process.
 func HandImage(t testing.TB) string {
 	t.Helper()
-	hand := Hand(t)
 	loading.Lock()
 	defer loading.Unlock()
 	if loaded != "" {
 		return loaded
 	}
+	loaded = Engines(t).Load(t, HandArchive(t))
+	return loaded
+}
+
+// HandArchive makes the Hand's image, as a tar of an OCI layout, and returns its path.
+// It is gone after the test.
+func HandArchive(t testing.TB) string {
+	t.Helper()
+	hand := Hand(t)
 	root, err := repository()
 	if err != nil {
 		t.Fatal(err)
@@ -29,8 +37,7 @@ func HandImage(t testing.TB) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}
-	loaded = Engines(t).Load(t, tar)
-	return loaded
+	return tar
 }
 
 var (

@@ -152,8 +152,15 @@ func TestEvictedPod(t *testing.T) {
 	b.stated(b.stdout.Bytes())
 }
 
-// evict asks the API server to, with the client certificate of a kubeconfig.
+// evict asks the API server to.
 func evict(t *testing.T, kubeconfig, namespace, pod string) {
+	t.Helper()
+	askCluster(t, kubeconfig, http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods/"+pod+"/eviction",
+		fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, pod, namespace))
+}
+
+// askCluster asks an API server with the client certificate of a kubeconfig.
+func askCluster(t *testing.T, kubeconfig, method, path, body string) []byte {
 	t.Helper()
 	var config struct {
 		Clusters []struct {
@@ -185,9 +192,7 @@ func evict(t *testing.T, kubeconfig, namespace, pod string) {
 	roots.AppendCertsFromPEM(cluster.CA)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{certificate}}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-		cluster.Server+"/api/v1/namespaces/"+namespace+"/pods/"+pod+"/eviction",
-		strings.NewReader(fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, pod, namespace)))
+	request, err := http.NewRequestWithContext(t.Context(), method, cluster.Server+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,8 +202,9 @@ func evict(t *testing.T, kubeconfig, namespace, pod string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusCreated {
-		body, _ := io.ReadAll(answer.Body)
-		t.Fatalf("the eviction of %s: %s: %s", pod, answer.Status, body)
+	said, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("%s %s: %s: %v: %s", method, path, answer.Status, err, said)
 	}
+	return said
 }
