@@ -271,6 +271,38 @@ func TestConcurrentCommands(t *testing.T) {
 	all.Wait()
 }
 
+// What lies deeper than a name can be long is not out of sight.
+func TestUsageOfWhatCannotBeSeen(t *testing.T) {
+	dir := t.TempDir()
+	u := newUsage(dir, 1<<20)
+	if over := u.over(); over != "" {
+		t.Errorf("an empty workspace: %s", over)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("d", 200)
+	for range 25 {
+		if err := root.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		below, err := root.OpenRoot(name)
+		_ = root.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		root = below
+	}
+	defer root.Close()
+	if err := root.WriteFile("hidden", make([]byte, 2<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if over := u.over(); !strings.Contains(over, "cannot be measured") {
+		t.Errorf("2 MiB where nobody can look: %q", over)
+	}
+}
+
 func TestCommandsAreHeldToTheWorkspaceLimit(t *testing.T) {
 	w, key := commandWorld(t)
 	got := w.command(key, sh("while true; do head -c 1000000 /dev/zero >> a; head -c 1000000 /dev/zero >> b; sleep 0.02; done"))

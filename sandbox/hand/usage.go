@@ -1,6 +1,7 @@
 package hand
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -34,8 +35,10 @@ func newUsage(folder string, most int64) *usage {
 
 // over measures, and says in words when the workspace holds more than it may.
 func (u *usage) over() string {
-	n, files := measure(u.folder, u.most)
+	n, files, hidden := measure(u.folder, u.most)
 	switch {
+	case hidden != nil:
+		return fmt.Sprintf("the workspace cannot be measured, so it is taken to hold more than %d MiB ([sandbox.limits].workspace_mib): %v", u.most>>20, hidden)
 	case n > u.most:
 		return fmt.Sprintf("the workspace holds more than %d MiB ([sandbox.limits].workspace_mib)", u.most>>20)
 	case files > maxFiles:
@@ -91,10 +94,15 @@ func (u *usage) run() {
 }
 
 // measure sums up what a folder takes on disk, and stops when that is more than most.
-func measure(folder string, most int64) (bytes int64, files int) {
-	_ = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+// The error is that of a folder that cannot be looked into, in which anything could be:
+// one that is closed to its own user, or so far down that it has no name.
+func measure(folder string, most int64) (bytes int64, files int, err error) {
+	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // gone meanwhile
+		}
 		if err != nil {
-			return nil //nolint:nilerr // gone, or closed to us: what is in there is not counted
+			return err
 		}
 		files++
 		if d.Type().IsRegular() {
@@ -107,7 +115,7 @@ func measure(folder string, most int64) (bytes int64, files int) {
 		}
 		return nil
 	})
-	return bytes, files
+	return bytes, files, err
 }
 
 // onDisk is what a file takes: a sparse one less than its size says.
