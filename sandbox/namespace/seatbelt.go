@@ -9,13 +9,6 @@ import (
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
-// macFolders are what a program needs to start on macOS: its loader, the libraries of
-// the system, and what tells time zones.
-var macFolders = []string{
-	"/System/Cryptexes", "/System/Library", "/System/Volumes/Preboot/Cryptexes",
-	"/private/var/db/dyld", "/private/var/db/timezone", "/usr/lib", "/usr/share/zoneinfo", "/usr/share/zoneinfo.default",
-}
-
 // seatbelt is what a profile of macOS' Seatbelt says. Paths are absolute and clean, and
 // have no symbolic link in them, since Seatbelt compares what they lead to.
 type seatbelt struct {

@@ -16,6 +16,13 @@ import (
 	"github.com/awaken-agents/awaken-host/sandbox/process"
 )
 
+// macFolders are what a program needs to start on macOS: its loader, the libraries of
+// the system, and what tells time zones.
+var macFolders = []string{
+	"/System/Cryptexes", "/System/Library", "/System/Volumes/Preboot/Cryptexes",
+	"/private/var/db/dyld", "/private/var/db/timezone", "/usr/lib", "/usr/share/zoneinfo", "/usr/share/zoneinfo.default",
+}
+
 var defaultFolders = macFolders
 
 // seatbeltProgram takes a profile and a command, and becomes the command.
