@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -251,6 +252,9 @@ func TestTraffic(t *testing.T) {
 			}
 			_, _ = io.WriteString(s, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
 			raw, err := io.ReadAll(struct{ io.Reader }{s})
+			if err == nil && (len(raw) == 0 || raw[0] != DialReady) {
+				err = errors.New("a connection begins with " + strconv.QuoteToASCII(string(raw)))
+			}
 			return string(raw), err
 		}
 	}

@@ -110,9 +110,19 @@ func (d *desk) dial(ctx context.Context, s *Stream) error {
 	conn, err := out.Dial(ctx, r.allowed(), q.Scheme, q.Host, q.Port)
 	if err != nil {
 		d.log.Debug("a connection of a sandbox came to nothing", "plugin", r.plugin.Manifest.ID, "operation", string(q.Operation), "error", d.redactor.String(err.Error()))
-		return &RemoteError{Kind: RemoteFailed, Msg: err.Error()}
+		kind := RemoteFailed
+		var no *egress.NotGrantedError
+		var failed *egress.FailedError
+		if errors.As(err, &no) || errors.As(err, &failed) && failed.Refused {
+			kind = RemoteRefused
+		}
+		return &RemoteError{Kind: kind, Msg: err.Error()}
 	}
 	d.log.Debug("a sandbox was connected", "plugin", r.plugin.Manifest.ID, "operation", string(q.Operation), "host", d.redactor.String(q.Host), "port", q.Port)
+	if _, err := s.Write([]byte{DialReady}); err != nil {
+		_ = conn.Close()
+		return err
+	}
 	return relay(ctx, s, conn)
 }
 
