@@ -99,7 +99,7 @@ demo: build tools ## show tools in several languages under a policy
 
 .PHONY: test
 test: build guests opa $(if $(filter true,$(CI)),kube engines-program) ## run every test, with the race detector
-	@echo "running every test$(if $(RACE), with the race detector): about five minutes on two cores, more on the first run" >&2
+	@echo "running every test$(if $(RACE), with the race detector): about a quarter of an hour on two cores, more on the first run" >&2
 	@$(if $(RACE),,echo "no C compiler: testing without the race detector; to install one: apt-get install gcc libc6-dev" >&2)
 	@$(GO) build -o $(BIN)/summary ./tests/summary
 	@$(if $(filter true,$(CI)),trap '$(BIN)/engines down' EXIT; $(BIN)/engines up;) $(GO) test $(RACE) -json -p 2 -timeout 15m $(TEST) | $(BIN)/summary $(if $(filter true,$(CI)),-no-skips)
