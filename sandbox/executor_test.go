@@ -39,23 +39,23 @@ func TestLostHand(t *testing.T) {
 	}{
 		"not begun": {func(*testing.T, *fakeHand, CallParams) {}, "", batch.ToolErrorUnavailable},
 		"begun": {func(t *testing.T, h *fakeHand, p CallParams) {
-			record(t, h, func(l *Ledger) error { return l.Begin(p.Operation(), p.Attempt, false) })
+			record(t, h, func(l *Ledger) error { return l.Begin(p.Operation(), p.Attempt) })
 		}, "", batch.ToolErrorExecution},
 		"ended": {func(t *testing.T, h *fakeHand, p CallParams) {
 			record(t, h, func(l *Ledger) error {
-				return errors.Join(l.Begin(p.Operation(), p.Attempt, false), l.Finish(LedgerRecord{Operation: p.Operation(), Attempt: p.Attempt,
-					Output: &batch.Output{CallID: p.ID, Content: []batch.ContentBlock{batch.TextBlock("in time")}}}, false))
+				return errors.Join(l.Begin(p.Operation(), p.Attempt), l.Finish(LedgerRecord{Operation: p.Operation(), Attempt: p.Attempt,
+					Output: &batch.Output{CallID: p.ID, Content: []batch.ContentBlock{batch.TextBlock("in time")}}}))
 			})
 		}, "in time", ""},
 		"failed": {func(t *testing.T, h *fakeHand, p CallParams) {
 			record(t, h, func(l *Ledger) error {
-				return l.Finish(LedgerRecord{Operation: p.Operation(), Attempt: p.Attempt, Failed: batch.ToolErrorInvalidArguments, Message: "no"}, false)
+				return l.Finish(LedgerRecord{Operation: p.Operation(), Attempt: p.Attempt, Failed: batch.ToolErrorInvalidArguments, Message: "no"})
 			})
 		}, "", batch.ToolErrorInvalidArguments},
 		"forged": {func(t *testing.T, h *fakeHand, p CallParams) {
 			l, err := OpenLedger(h.spec.State, make([]byte, ledgerKeyBytes))
 			if err == nil {
-				err = errors.Join(l.Finish(LedgerRecord{Operation: p.Operation(), Attempt: p.Attempt, Output: &batch.Output{}}, false), l.Close())
+				err = errors.Join(l.Finish(LedgerRecord{Operation: p.Operation(), Attempt: p.Attempt, Output: &batch.Output{}}), l.Close())
 			}
 			if err != nil {
 				t.Error(err)
@@ -111,7 +111,7 @@ func TestEndOfACall(t *testing.T) {
 				tier.call = func(ctx context.Context, h *fakeHand, p CallParams, _ CallBody) (*batch.Output, error) {
 					l, err := h.records()
 					if err == nil {
-						err = errors.Join(l.Begin(p.Operation(), p.Attempt, false), l.Close())
+						err = errors.Join(l.Begin(p.Operation(), p.Attempt), l.Close())
 					}
 					if err != nil {
 						t.Error(err)

@@ -96,26 +96,31 @@ func (l *Ledger) forget() {
 
 func (l *Ledger) path() string { return filepath.Join(l.dir, LedgerFile) }
 
-// Begin records that an attempt of an operation is about to run. With sync it is on
-// disk when Begin returns; without, it outlives this process and not the machine.
-func (l *Ledger) Begin(op batch.OperationID, attempt int, sync bool) error {
-	return l.add(LedgerRecord{Operation: op, Attempt: attempt}, sync)
+// Begin records that an attempt of an operation is about to run. The record outlives
+// this process, and the machine after Sync.
+func (l *Ledger) Begin(op batch.OperationID, attempt int) error {
+	return l.add(LedgerRecord{Operation: op, Attempt: attempt})
 }
 
 // Finish records how an attempt ended: rec.Output, or rec.Failed and rec.Message.
-func (l *Ledger) Finish(rec LedgerRecord, sync bool) error {
+func (l *Ledger) Finish(rec LedgerRecord) error {
 	rec.Done = true
-	return l.add(rec, sync)
+	return l.add(rec)
 }
 
-// Sync puts on disk what was recorded without.
+// Sync puts on disk what was recorded.
 func (l *Ledger) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.writes {
 		return nil
 	}
-	return l.sync()
+	if err := syncData(l.file); err != nil {
+		// What the disk has now is not known, so what follows cannot be either.
+		l.writes = false
+		return fmt.Errorf("operation ledger: %w", err)
+	}
+	return nil
 }
 
 // Lookup returns the newest record of an operation, one with attempt 0 where there

@@ -36,13 +36,16 @@ func ledgerOutput(text string) *batch.Output {
 // mustAdd begins an operation, and finishes it with text if there is one.
 func mustAdd(t *testing.T, l *Ledger, op batch.OperationID, attempt int, text string) {
 	t.Helper()
-	if err := l.Begin(op, attempt, true); err != nil {
+	if err := l.Begin(op, attempt); err != nil {
 		t.Fatal(err)
 	}
 	if text != "" {
-		if err := l.Finish(LedgerRecord{Operation: op, Attempt: attempt, Output: ledgerOutput(text)}, true); err != nil {
+		if err := l.Finish(LedgerRecord{Operation: op, Attempt: attempt, Output: ledgerOutput(text)}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -61,7 +64,7 @@ func TestLedger(t *testing.T) {
 	mustAdd(t, l, "r/1/0", 1, "one")
 	mustAdd(t, l, "r/1/1", 1, "")
 	mustAdd(t, l, "r/1/1", 2, "")
-	if err := l.Finish(LedgerRecord{Operation: "r/1/2", Attempt: 1, Failed: batch.ToolErrorExecution, Message: "stopped"}, false); err != nil {
+	if err := l.Finish(LedgerRecord{Operation: "r/1/2", Attempt: 1, Failed: batch.ToolErrorExecution, Message: "stopped"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, l := range map[string]*Ledger{"writer": l, "reader": reader, "new": openTestLedger(t, dir)} {
@@ -79,7 +82,7 @@ func TestLedger(t *testing.T) {
 			t.Errorf("%s: %+v", name, rec)
 		}
 	}
-	if err := openTestLedger(t, dir).Begin("r/2/0", 1, false); !errors.Is(err, ErrLedgerTaken) {
+	if err := openTestLedger(t, dir).Begin("r/2/0", 1); !errors.Is(err, ErrLedgerTaken) {
 		t.Errorf("two write: %v", err)
 	}
 	if _, err := OpenLedger(dir, []byte("short")); err == nil {
@@ -197,7 +200,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	big := strings.Repeat("x", 8<<20)
 	for i := range 12 {
 		op := batch.OperationID(fmt.Sprintf("r/1/%d", i))
-		if err := l.Finish(LedgerRecord{Operation: op, Attempt: 1, Output: ledgerOutput(big)}, false); err != nil {
+		if err := l.Finish(LedgerRecord{Operation: op, Attempt: 1, Output: ledgerOutput(big)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,8 +276,8 @@ func FuzzLedger(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	_ = l.Begin("r/1/0", 1, false)
-	_ = l.Finish(LedgerRecord{Operation: "r/1/0", Attempt: 1, Output: ledgerOutput("true")}, false)
+	_ = l.Begin("r/1/0", 1)
+	_ = l.Finish(LedgerRecord{Operation: "r/1/0", Attempt: 1, Output: ledgerOutput("true")})
 	_ = l.Close()
 	good, err := os.ReadFile(filepath.Join(dir, LedgerFile))
 	if err != nil {
@@ -297,7 +300,7 @@ func FuzzLedger(f *testing.F) {
 		if rec, err := l.Lookup("r/1/0"); err == nil && rec.Done && rec.Output.Content[0].Text != "true" {
 			t.Errorf("%+v", rec)
 		}
-		if err := l.Begin("r/2/0", 1, false); err != nil {
+		if err := l.Begin("r/2/0", 1); err != nil {
 			t.Fatal(err)
 		}
 		if rec, err := l.Lookup("r/2/0"); err != nil || rec.Attempt != 1 {

@@ -15,7 +15,7 @@ import (
 const ledgerReserve = 256 << 10
 
 // add writes one record.
-func (l *Ledger) add(rec LedgerRecord, sync bool) error {
+func (l *Ledger) add(rec LedgerRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.take(); err != nil {
@@ -26,10 +26,10 @@ func (l *Ledger) add(rec LedgerRecord, sync bool) error {
 			return err
 		}
 	}
-	return l.append(rec, sync)
+	return l.append(rec)
 }
 
-func (l *Ledger) append(rec LedgerRecord, sync bool) error {
+func (l *Ledger) append(rec LedgerRecord) error {
 	b, err := l.seal(rec, l.next)
 	if err != nil {
 		return fmt.Errorf("operation ledger: operation %s: %w", rec.Operation, err)
@@ -38,23 +38,9 @@ func (l *Ledger) append(rec LedgerRecord, sync bool) error {
 	if err := writeReserved(l.file, b, at); err != nil {
 		return fmt.Errorf("operation ledger: operation %s: %w", rec.Operation, err)
 	}
-	if sync {
-		if err := l.sync(); err != nil {
-			return fmt.Errorf("operation %s: %w", rec.Operation, err)
-		}
-	}
 	l.end += int64(len(b))
 	l.next++
 	l.note(rec, at+ledgerHead, int64(len(b))-ledgerHead)
-	return nil
-}
-
-func (l *Ledger) sync() error {
-	if err := syncData(l.file); err != nil {
-		// What the disk has now is not known, so what follows cannot be either.
-		l.writes = false
-		return fmt.Errorf("operation ledger: %w", err)
-	}
 	return nil
 }
 
@@ -165,7 +151,7 @@ func (l *Ledger) copyTo(fresh *Ledger, drop map[batch.OperationID]bool) error {
 	if l.damaged != nil {
 		head.Failed = batch.ToolErrorExecution
 	}
-	if err := fresh.append(head, false); err != nil {
+	if err := fresh.append(head); err != nil {
 		return err
 	}
 	for _, op := range l.order {
@@ -188,7 +174,7 @@ func (l *Ledger) copyTo(fresh *Ledger, drop map[batch.OperationID]bool) error {
 				return err
 			}
 		}
-		if err := fresh.append(rec, false); err != nil {
+		if err := fresh.append(rec); err != nil {
 			return err
 		}
 	}

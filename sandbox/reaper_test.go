@@ -184,7 +184,7 @@ func TestRecall(t *testing.T) {
 		fails  bool
 	}{
 		"nothing":             {},
-		"begun":               {record: func(l *Ledger, p CallParams) error { return l.Begin(p.Operation(), 1, true) }},
+		"begun":               {record: func(l *Ledger, p CallParams) error { return l.Begin(p.Operation(), 1) }},
 		"ended":               {record: finished("it said " + value), known: true, text: "it said [redacted:TOKEN]"},
 		"ended in a fallback": {record: finished("ok"), lower: true, known: true, text: "ok"},
 		"ended, and reaped":   {record: finished("ok"), reap: true, known: true, text: "ok"},
@@ -265,9 +265,9 @@ func TestRecall(t *testing.T) {
 
 func finished(text string) func(l *Ledger, p CallParams) error {
 	return func(l *Ledger, p CallParams) error {
-		return errors.Join(l.Begin(p.Operation(), 1, true), l.Finish(LedgerRecord{
+		return errors.Join(l.Begin(p.Operation(), 1), l.Finish(LedgerRecord{
 			Operation: p.Operation(), Attempt: 1, Output: &batch.Output{CallID: p.ID, Content: []batch.ContentBlock{batch.TextBlock(text)}},
-		}, true))
+		}), l.Sync())
 	}
 }
 

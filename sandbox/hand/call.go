@@ -103,7 +103,7 @@ func (h *hand) run(ctx context.Context, s *sandbox.Stream, p *sandbox.CallParams
 	}
 	// Not synced: that it began outlives every process, and after a crash of the machine
 	// the host, which synced that it dispatched it, takes no record for not knowing.
-	if err := h.ledger.Begin(op, p.Attempt, false); err != nil {
+	if err := h.ledger.Begin(op, p.Attempt); err != nil {
 		return failed(batch.ToolErrorUnavailable, "%v", err)
 	}
 	stop := h.events.follow(op, s)
@@ -122,7 +122,7 @@ func (h *hand) run(ctx context.Context, s *sandbox.Stream, p *sandbox.CallParams
 	} else if out == nil {
 		rec = failed(batch.ToolErrorExecution, "tool %s gave no output", p.Name)
 	}
-	if err := h.ledger.Finish(rec, false); err != nil {
+	if err := h.ledger.Finish(rec); err != nil {
 		// It ran, and the host hears so now; only a host that must ask later does not.
 		h.o.Logger.Error("what an operation came to cannot be recorded", "operation", string(op), "error", err)
 	}

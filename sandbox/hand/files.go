@@ -64,17 +64,24 @@ func describe(name string, info fs.FileInfo, link string) sandbox.FileInfo {
 	return f
 }
 
-// list answers what is in a folder, or the one file that is named.
-func (h *hand) list(ctx context.Context, s *sandbox.Stream) error {
+// file opens the workspace for a request that names something in it. The caller closes
+// the root.
+func (h *hand) file(s *sandbox.Stream) (*os.Root, string, sandbox.FileParams, error) {
 	var q sandbox.FileParams
 	if err := s.Params(&q); err != nil {
-		return err
+		return nil, "", q, err
 	}
 	name, err := local(q.Path)
 	if err != nil {
-		return err
+		return nil, "", q, err
 	}
 	root, err := h.workspace()
+	return root, name, q, err
+}
+
+// list answers what is in a folder, or the one file that is named.
+func (h *hand) list(ctx context.Context, s *sandbox.Stream) error {
+	root, name, _, err := h.file(s)
 	if err != nil {
 		return err
 	}
@@ -134,15 +141,7 @@ func listIn(ctx context.Context, root *os.Root, name string) ([]sandbox.FileInfo
 
 // get sends a file's bytes.
 func (h *hand) get(s *sandbox.Stream) error {
-	var q sandbox.FileParams
-	if err := s.Params(&q); err != nil {
-		return err
-	}
-	name, err := local(q.Path)
-	if err != nil {
-		return err
-	}
-	root, err := h.workspace()
+	root, name, q, err := h.file(s)
 	if err != nil {
 		return err
 	}
@@ -190,22 +189,14 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 
 // put writes a file under another name, and gives it its own when all of it is there.
 func (h *hand) put(s *sandbox.Stream) error {
-	var q sandbox.FileParams
-	if err := s.Params(&q); err != nil {
-		return err
-	}
-	name, err := local(q.Path)
-	if err != nil {
-		return err
-	}
-	if name == "." {
-		return errors.New("name a file of the workspace")
-	}
-	root, err := h.workspace()
+	root, name, q, err := h.file(s)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
+	if name == "." {
+		return errors.New("name a file of the workspace")
+	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("%s: its folder cannot be made: %w", name, bare(err))
 	}

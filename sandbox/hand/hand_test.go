@@ -125,7 +125,7 @@ func TestAttemptThatBegan(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.params("calc", "evaluate")
-	if err := l.Begin(p.Operation(), 1, true); err != nil {
+	if err := l.Begin(p.Operation(), 1); err != nil {
 		t.Fatal(err)
 	}
 	_ = l.Close()
