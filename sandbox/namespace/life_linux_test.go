@@ -117,7 +117,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^(TestFilesystem|TestSyscalls|TestKilledHost|TestForkBomb)$/^rlimit$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), self, "-test.timeout=2m", "-test.run=^(TestFilesystem|TestSyscalls|TestKilledHost|TestForkBomb)$/^rlimit$", "-test.v")
 	cmd.Dir, cmd.Env = dir, []string{"TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), "CI=true"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "--- PASS") < 5 {
@@ -164,6 +164,29 @@ func TestNestedIsRefused(t *testing.T) {
 	got := inside(t, nil, "bwrap --unshare-all --ro-bind / / true")
 	if e := explain(strings.TrimSpace(got), sysctl); e.Reason != sandbox.ReasonDenied || e.Remedy == "" {
 		t.Errorf("bwrap said %q: %v", got, e)
+	}
+}
+
+// A Hand that ends at once, or becomes another program, did start.
+func TestShortHand(t *testing.T) {
+	needBwrap(t)
+	tier := New(Options{})
+	for range 20 {
+		for _, text := range []string{"exit 3", "exec sleep 0.001"} {
+			i := start(t, tier, specOf(t, tier, script(t, text)))
+			<-i.Done()
+			if err := i.Ended(t.Context()); sandbox.ReasonOf(err) != sandbox.ReasonExited {
+				t.Errorf("%s: %v", text, err)
+			}
+			stop(t, i)
+		}
+	}
+	i := specOf(t, tier, filepath.Join(t.TempDir(), "hand"))
+	if err := os.WriteFile(i.Hand, []byte("#!/no/such/program\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tier.Start(t.Context(), i); sandbox.ReasonOf(err) != sandbox.ReasonStart {
+		t.Errorf("what cannot be run: %v", err)
 	}
 }
 

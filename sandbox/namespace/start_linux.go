@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -33,7 +32,7 @@ func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance,
 		return nil, err
 	}
 	i := &instance{
-		id: spec.ID, mark: process.Mark(sandbox.TierNamespace, &spec.Labels), network: spec.Network, limits: spec.Limits.WithDefaults(), folders: t.o.Folders, writable: writable(spec),
+		id: spec.ID, mark: process.Mark(sandbox.TierNamespace, &spec.Labels), users: t.users(), network: spec.Network, limits: spec.Limits.WithDefaults(), folders: t.o.Folders, writable: writable(spec),
 		stderr: &process.Tail{}, done: make(chan struct{}),
 	}
 	if err := t.start(ctx, i, spec); err != nil {
@@ -234,23 +233,38 @@ func (t *Tier) release(ctx context.Context, i *instance, spec *sandbox.Spec, goO
 	return i.settle(ctx)
 }
 
-// settle waits until the child is the Hand: bwrap says nothing when it has set up
-// everything, and mounts fail late.
+// settle waits until the child is no bwrap any more, but the Hand: bwrap says nothing
+// when it has set up everything, and mounts fail late. A Hand that is itself replaced
+// by another program may never be seen under its own name.
 func (i *instance) settle(ctx context.Context) error {
-	name := filepath.Base(sandbox.HandPath) + "\n"
+	setup := comm(i.cmd.Process.Pid)
 	for {
-		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", i.child))
-		if err == nil && string(comm) == name {
+		if now := comm(i.child); now != "" && setup != "" && now != setup {
 			return nil
 		}
 		select {
 		case <-i.done:
+			// bwrap fails with words of its own. Without them the Hand ran, and ended sooner
+			// than it could be seen: Ended tells how.
+			if !strings.Contains(i.stderr.String(), "bwrap: ") {
+				return nil
+			}
 			return i.notStarted(ctx, nil)
 		case <-ctx.Done():
 			return i.notStarted(ctx, nil)
 		case <-time.After(200 * time.Microsecond):
 		}
 	}
+}
+
+// comm is the name that a process has for the kernel: that of the file it runs. It is
+// empty when there is no such process.
+func comm(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return string(b)
 }
 
 // notStarted says why there is no sandbox.
