@@ -23,6 +23,7 @@ type instance struct {
 	network  sandbox.Network
 	limits   sandbox.InstanceLimits
 	mark     string          // see process.Mark
+	users    []int           // see process.HasMark
 	folders  []string        // what can be read of this machine
 	writable map[string]bool // mount points that may be
 	cmd      *exec.Cmd       // bwrap
@@ -126,7 +127,7 @@ func (i *instance) Stop(ctx context.Context) error {
 	// Without a first process bwrap ends by itself. One that was not known yet may wait
 	// for a bwrap that is gone; it still has its name.
 	if h == nil {
-		if err := process.EndMarked(ctx, i.mark); err != nil {
+		if err := process.EndMarked(ctx, i.mark, i.users...); err != nil {
 			return i.left("bubblewrap cannot be ended", err)
 		}
 	}

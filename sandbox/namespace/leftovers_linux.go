@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
@@ -12,10 +13,18 @@ import (
 	"github.com/awaken-agents/awaken-host/sandbox/process"
 )
 
+// users are those that processes of sandboxes have besides the host's own.
+func (t *Tier) users() []int {
+	if os.Geteuid() == 0 {
+		return []int{t.o.User}
+	}
+	return nil
+}
+
 // Leftovers lists sandboxes whose bwrap runs, and cgroups without one: the kernel ends
 // what is in a sandbox with its host, and leaves the cgroup.
 func (t *Tier) Leftovers(_ context.Context, host string) ([]sandbox.Leftover, error) {
-	marked, err := process.Marked(sandbox.TierNamespace, host)
+	marked, err := process.Marked(sandbox.TierNamespace, host, t.users()...)
 	if err != nil {
 		return nil, fmt.Errorf("tier %s: %w", sandbox.TierNamespace, err)
 	}
@@ -40,7 +49,7 @@ func (t *Tier) Leftovers(_ context.Context, host string) ([]sandbox.Leftover, er
 
 // Remove ends the sandbox by its bwrap, and removes the cgroup with what is in it.
 func (t *Tier) Remove(ctx context.Context, l sandbox.Leftover) error {
-	err := process.EndMarked(ctx, process.Mark(sandbox.TierNamespace, &l.Labels))
+	err := process.EndMarked(ctx, process.Mark(sandbox.TierNamespace, &l.Labels), t.users()...)
 	err = errors.Join(err, cgroup.Find(t.o.Cgroup).Remove(ctx, &l.Labels))
 	if err != nil {
 		return fmt.Errorf("tier %s, environment %s: %w", sandbox.TierNamespace, l.Labels.Environment, err)

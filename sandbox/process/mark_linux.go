@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,12 +61,46 @@ func readMarks(pid int) []string {
 	return marks
 }
 
-// HasMark says whether a process has exactly this mark.
-func HasMark(pid int, mark string) bool { return slices.Contains(readMarks(pid), mark) }
+// HasMark says whether a process has exactly this mark, and is of the host's own user
+// or of one of users. Everybody can read a mark and take it: a process of somebody else
+// that does so is none of ours.
+func HasMark(pid int, mark string, users ...int) bool {
+	return slices.Contains(readMarks(pid), mark) && isOf(pid, users)
+}
+
+// isOf reports whether a process was started by the host's own user or one of users. Of
+// what cannot be read nobody knows.
+func isOf(pid int, users []int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	user, ok := statusUser(string(b))
+	return ok && (user == os.Getuid() || slices.Contains(users, user))
+}
+
+// statusUser reads the real user of /proc/PID/status: a bwrap with the set-user-id bit
+// has another effective one.
+func statusUser(status string) (int, bool) {
+	for line := range strings.Lines(status) {
+		ids, is := strings.CutPrefix(line, "Uid:")
+		if !is {
+			continue
+		}
+		f := strings.Fields(ids)
+		if len(f) != 4 {
+			return 0, false
+		}
+		id, err := strconv.Atoi(f[0])
+		return id, err == nil && id >= 0
+	}
+	return 0, false
+}
 
 // Marked lists the sandboxes of a tier and host that have processes, each once, with
-// the oldest process of each.
-func Marked(tier, host string) (map[sandbox.Labels]Stat, error) {
+// the oldest process of each. Users are those that count besides the host's own; see
+// HasMark.
+func Marked(tier, host string, users ...int) (map[sandbox.Labels]Stat, error) {
 	all, err := All()
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
@@ -74,7 +109,7 @@ func Marked(tier, host string) (map[sandbox.Labels]Stat, error) {
 	for _, s := range all {
 		for _, mark := range readMarks(s.PID) {
 			of, l, ok := parseMark(mark)
-			if !ok || of != tier || l.Host != host {
+			if !ok || of != tier || l.Host != host || !isOf(s.PID, users) {
 				continue
 			}
 			if first, have := found[l]; !have || s.Start < first.Start {
@@ -86,10 +121,10 @@ func Marked(tier, host string) (map[sandbox.Labels]Stat, error) {
 }
 
 // EndMarked ends every process that has exactly this mark, and returns when none is
-// left.
-func EndMarked(ctx context.Context, mark string) error {
+// left. Users are as for HasMark.
+func EndMarked(ctx context.Context, mark string, users ...int) error {
 	return EndAll(ctx, func(all []Stat) []Stat {
-		return slices.DeleteFunc(all, func(s Stat) bool { return !HasMark(s.PID, mark) })
+		return slices.DeleteFunc(all, func(s Stat) bool { return !HasMark(s.PID, mark, users...) })
 	})
 }
 
