@@ -18,6 +18,13 @@ const ChannelVersion = 1
 
 const protocolName = "awaken-hand"
 
+// What a peer may make this end keep, besides the bodies of its requests.
+const (
+	maxMethod   = 100      // bytes
+	maxParams   = 16 << 20 // bytes, of all requests that are being served
+	maxRefusals = 1024     // that it has not read
+)
+
 // Defaults of ChannelOptions.
 const (
 	DefaultHeartbeat   = 10 * time.Second
@@ -87,6 +94,7 @@ type Channel struct {
 	last    uint64 // highest id that the peer opened
 	streams map[uint64]*Stream
 	serving int
+	params  int // bytes, of what is being served
 	heard   time.Time
 
 	served sync.WaitGroup
@@ -426,6 +434,9 @@ func (c *Channel) opened(f frame) error {
 	if err := json.Unmarshal(f.payload, &o); err != nil {
 		return fmt.Errorf("request %d cannot be read: %w", f.id, err)
 	}
+	if len(o.Method) > maxMethod {
+		return fmt.Errorf("request %d names a method of %d bytes", f.id, len(o.Method))
+	}
 	c.mu.Lock()
 	if c.streams == nil { // the channel is lost: nobody would hear the answer
 		c.mu.Unlock()
@@ -434,6 +445,11 @@ func (c *Channel) opened(f frame) error {
 	if f.id == 0 || f.id%2 == c.next%2 || f.id <= c.last {
 		c.mu.Unlock()
 		return fmt.Errorf("request %d comes out of order", f.id)
+	}
+	if n := c.serving; n >= c.o.MaxRequests+maxRefusals {
+		c.mu.Unlock()
+		// Each is answered: who does not read the answers only wants them kept.
+		return fmt.Errorf("%d requests are open, and their refusals are not read", n)
 	}
 	c.last = f.id
 	s := newStream(c, f.id, o.Method, o.Params)
@@ -444,7 +460,13 @@ func (c *Channel) opened(f frame) error {
 		refused = fmt.Sprintf("%s is not served here", o.Method)
 	case c.serving >= c.o.MaxRequests:
 		refused = fmt.Sprintf("%s: %d requests are open already", o.Method, c.serving)
+	case c.params+len(o.Params) > maxParams:
+		refused = fmt.Sprintf("%s: the requests that are open have parameters of %d bytes already", o.Method, c.params)
 	}
+	if refused != "" {
+		s.params = nil // it may be long until the refusal is read
+	}
+	c.params += len(s.params)
 	c.streams[s.id] = s
 	c.serving++
 	c.served.Add(1)
@@ -458,6 +480,7 @@ func (c *Channel) serve(s *Stream, refused string) {
 	defer func() {
 		c.mu.Lock()
 		c.serving--
+		c.params -= len(s.params)
 		c.mu.Unlock()
 	}()
 	if refused != "" {

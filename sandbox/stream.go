@@ -13,10 +13,11 @@ import (
 const (
 	// window is how many bytes of a body may be on their way unread.
 	window = 256 << 10
-	// maxEvents bounds the events of a request that nobody has taken yet; more are
-	// dropped, and counted.
-	maxEvents  = 256
-	maxMessage = 64 << 10 // of a failure, an event, a reason
+	// maxEvents and maxEventBytes bound the events of a request that nobody has taken
+	// yet; more are dropped, and counted.
+	maxEvents     = 256
+	maxEventBytes = 1 << 20
+	maxMessage    = 64 << 10 // of a failure, an event, a reason
 )
 
 // opening, ending and event are payloads of frames.
@@ -58,6 +59,7 @@ type Stream struct {
 	owed    int       // bytes read, for which no credit was given
 	ended   *ending   // of the peer
 	events  []event
+	waiting int // bytes of events
 	dropped int
 	on      func(kind string, value json.RawMessage)
 
@@ -172,6 +174,7 @@ func (s *Stream) deliver() {
 	for len(s.events) > 0 {
 		e, on := s.events[0], s.on
 		s.events = s.events[1:]
+		s.waiting -= len(e.Value)
 		if on == nil {
 			continue
 		}
@@ -319,8 +322,8 @@ func (s *Stream) Result(v any) error {
 // reader hides every method but Read.
 type reader struct{ io.Reader }
 
-// Event tells the peer something beside the body. It is dropped where the peer does
-// not take it in time.
+// Event tells the peer, which asked, something beside the body. It is dropped where the
+// peer does not take it in time.
 func (s *Stream) Event(kind string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -435,10 +438,12 @@ func (s *Stream) take(f frame) error {
 		if err := json.Unmarshal(f.payload, &e); err != nil || len(f.payload) > 2*maxMessage {
 			return fmt.Errorf("request %d has a bad event", s.id)
 		}
-		if len(s.events) >= maxEvents {
+		// Only who asked listens.
+		if !s.opener || len(s.events) >= maxEvents || s.waiting+len(e.Value) > maxEventBytes {
 			s.dropped++
 			return nil
 		}
+		s.waiting += len(e.Value)
 		s.events = append(s.events, e)
 	case frameCancel:
 		if s.opener {
