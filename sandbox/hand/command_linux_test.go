@@ -223,12 +223,15 @@ func TestNothingSurvivesACommand(t *testing.T) {
 			t.Error("a cancelled call has a result")
 		}
 		waitFor(t, func() bool { return sleeping(t, "7103.5") == 0 })
-		// What it came to is in the ledger.
-		raw, err := w.ask(sandbox.MethodLedger, sandbox.LedgerQuery{Operation: p.Operation()}, []byte{}, nil)
-		var rec sandbox.LedgerRecord
-		if err != nil || json.Unmarshal(raw, &rec) != nil || !rec.Done || rec.Failed != batch.ToolErrorExecution {
-			t.Errorf("%s, %v", raw, err)
-		}
+		// What it came to is in the ledger, a moment after the processes are gone.
+		waitFor(t, func() bool {
+			raw, err := w.ask(sandbox.MethodLedger, sandbox.LedgerQuery{Operation: p.Operation()}, []byte{}, nil)
+			var rec sandbox.LedgerRecord
+			if err != nil || json.Unmarshal(raw, &rec) != nil {
+				t.Fatalf("%s, %v", raw, err)
+			}
+			return rec.Done && rec.Failed == batch.ToolErrorExecution
+		})
 	})
 	t.Run("the Hand is killed", func(t *testing.T) {
 		p := w.params(key, "run")
