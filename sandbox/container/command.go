@@ -44,9 +44,12 @@ func (t *Tier) run(f *facts, spec *sandbox.Spec, start string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
+	// An engine's init would be process 1 with the channel as its standard input and
+	// output, which every command of its user can open. The Hand is process 1 itself, lets
+	// nobody look into it, and reaps.
 	args := []string{
 		"run", "--interactive", "--name", containerName(spec.ID), "--pull", pull, "--sig-proxy=false",
-		"--init", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", user,
+		"--init=false", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", user,
 		"--network", network, "--ipc", "private",
 		"--pids-limit", strconv.Itoa(limits.PIDs), "--memory", memory, "--memory-swap", memory,
 		"--cpus", strconv.FormatFloat(cpus, 'f', -1, 64),

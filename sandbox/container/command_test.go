@@ -42,6 +42,9 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s %s, want %s", name, got, want)
 		}
 	}
+	if !slices.Contains(args, "--init=false") {
+		t.Errorf("an init of the engine's would hold the channel: %q", args)
+	}
 	if end := args[len(args)-3:]; !slices.Equal(end, []string{testImage, "serve", "--ready"}) {
 		t.Errorf("it ends with %q", end)
 	}

@@ -188,6 +188,13 @@ func TestContainer(t *testing.T) {
 				t.Errorf("%s is not in %s", want, status)
 			}
 		}
+		// Whoever has process 1's user can take its descriptors, and they are the channel.
+		if got := s.pull("read /proc/self/stat"); !strings.HasPrefix(got, "1 ") {
+			t.Errorf("process 1 is another program than the Hand, which is %s", got)
+		}
+		if got := s.pull("kill"); got != "ok" {
+			t.Errorf("the Hand was killed from inside: %s", got)
+		}
 		if got := s.pull("read /proc/net/dev"); strings.Contains(got, "eth0") || !strings.Contains(got, "lo:") {
 			t.Errorf("interfaces: %s", got)
 		}
@@ -254,7 +261,6 @@ func TestEnded(t *testing.T) {
 		what       string
 	}{
 		{"exit", "exit ...", sandbox.ReasonExited, "status 3"},
-		{"killed", "kill", sandbox.ReasonKilled, "signal 9"},
 		{"memory", "eat", sandbox.ReasonMemory, "limit of 64 MiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -107,8 +107,6 @@ func (t *Tier) remedy(reason sandbox.Reason, text string) string {
 		return "engine_args = [\"--ulimit=nofile=1024:1024\", \"--ulimit=nproc=1024:1024\"] asks for no more than this machine allows"
 	case strings.Contains(text, "crun") && strings.Contains(text, "cgroup"):
 		return "engine_args = [\"--runtime=runc\"], which accepts this machine's cgroups"
-	case strings.Contains(text, "catatonit") || strings.Contains(text, "container-init") || strings.Contains(text, "docker-init"):
-		return "install what --init needs (Debian: catatonit for podman, tini for docker)"
 	}
 	return ""
 }

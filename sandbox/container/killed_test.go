@@ -114,7 +114,7 @@ func TestClientFolder(t *testing.T) {
 		if litters := tier.engine.litters; litters != errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %v", stale, err)
 		}
-		s.send("kill")
+		ask(t, tier, "kill", containerName(spec.ID))
 		if err := s.wait(); sandbox.ReasonOf(err) != sandbox.ReasonKilled {
 			t.Errorf("%v", err)
 		}

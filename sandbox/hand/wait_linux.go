@@ -11,8 +11,12 @@ import (
 // Wait is process 1 of a boundary into which Hands are started from outside: it reaps
 // what ends without a parent, and ends on SIGTERM or SIGINT, after it has killed all
 // other processes of the boundary. As another process than 1, it ends only what
-// descends from it.
+// descends from it. What it has open, such as the log of the boundary, is no other
+// program's to open: see Harden.
 func Wait() error {
+	if err := Harden(); err != nil {
+		return err
+	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
 	defer signal.Stop(signals)

@@ -140,21 +140,23 @@ func memoryOf(args []string) (string, error) {
 	})
 }
 
-// channel writes to the standard output of the process of its argument, which is what
-// the host reads.
+// channel writes to the standard output of the processes of its arguments, which is
+// what the host reads.
 func channel(args []string) (string, error) {
 	var tries []func() (string, error)
-	for _, fd := range []string{"0", "1", "2", "3"} {
-		tries = append(tries, func() (string, error) {
-			f, err := os.OpenFile("/proc/"+args[0]+"/fd/"+fd, os.O_WRONLY, 0)
-			if err != nil {
-				return "", err
-			}
-			if fd == "1" {
-				return "may write to the channel", f.Close()
-			}
-			return "opened its descriptor " + fd, f.Close()
-		})
+	for _, pid := range args {
+		for _, fd := range []string{"0", "1", "2", "3"} {
+			tries = append(tries, func() (string, error) {
+				f, err := os.OpenFile("/proc/"+pid+"/fd/"+fd, os.O_WRONLY, 0)
+				if err != nil {
+					return "", err
+				}
+				if fd == "1" {
+					return "may write to the channel", f.Close()
+				}
+				return "opened descriptor " + fd + " of process " + pid, f.Close()
+			})
+		}
 	}
 	return anyOf(tries...)
 }
