@@ -57,14 +57,14 @@ func (h *hand) seedFolder(ctx context.Context, dir, target string) error {
 // one on this machine is as it was.
 func (h *hand) harvest(ctx context.Context, workspace string, mostBytes int64) error {
 	fresh := workspace + freshSuffix
-	if err := os.RemoveAll(fresh); err != nil {
+	if err := RemoveTree(fresh); err != nil {
 		return err
 	}
 	if err := os.Mkdir(fresh, 0o700); err != nil {
 		return err
 	}
 	if err := h.harvestInto(ctx, fresh, mostBytes); err != nil {
-		return errors.Join(fmt.Errorf("carrying the workspace out of the sandbox: %w", err), os.RemoveAll(fresh))
+		return errors.Join(fmt.Errorf("carrying the workspace out of the sandbox: %w", err), RemoveTree(fresh))
 	}
 	return swapFolder(workspace)
 }
@@ -83,7 +83,7 @@ func (h *hand) harvestInto(ctx context.Context, dir string, mostBytes int64) err
 		return err
 	}
 	var left []string
-	err = UnpackTree(struct{ io.Reader }{s}, root, TreeBounds{Bytes: mostBytes, LeaveOut: func(name string) { left = append(left, name) }})
+	err = UnpackTree(struct{ io.Reader }{s}, root, TreeBounds{Bytes: mostBytes, Entries: MaxWorkspaceEntries, LeaveOut: func(name string) { left = append(left, name) }})
 	if err != nil {
 		s.Cancel(err)
 		return err
@@ -106,7 +106,7 @@ const (
 // swapFolder puts the fresh one in the place of folder. A crash leaves what
 // restoreWorkspace puts right.
 func swapFolder(folder string) error {
-	if err := os.RemoveAll(folder + staleSuffix); err != nil {
+	if err := RemoveTree(folder + staleSuffix); err != nil {
 		return err
 	}
 	if err := os.Rename(folder, folder+staleSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +115,7 @@ func swapFolder(folder string) error {
 	if err := os.Rename(folder+freshSuffix, folder); err != nil {
 		return err
 	}
-	return os.RemoveAll(folder + staleSuffix)
+	return RemoveTree(folder + staleSuffix)
 }
 
 // restoreWorkspace completes or undoes a swap that a crash cut short. While the
@@ -124,7 +124,7 @@ func restoreWorkspace(folder string) error {
 	_, err := os.Lstat(folder)
 	switch {
 	case err == nil:
-		return errors.Join(os.RemoveAll(folder+freshSuffix), os.RemoveAll(folder+staleSuffix))
+		return errors.Join(RemoveTree(folder+freshSuffix), RemoveTree(folder+staleSuffix))
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}

@@ -69,7 +69,7 @@ func throwAway(t Tier, spec *Spec) (*Spec, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	remove := func() error { return os.RemoveAll(dir) }
+	remove := func() error { return RemoveTree(dir) }
 	// A user of the Hand's own has to get through to its folders.
 	err = os.Chmod(dir, 0o711) //nolint:gosec // the folders in it are 0700
 	s.Workspace, s.State = filepath.Join(dir, "workspace"), filepath.Join(dir, "state")

@@ -82,7 +82,7 @@ func openCode(top, hand string) (string, error) {
 	}
 	for _, d := range entries {
 		if d.Name() != name && codeFolder.MatchString(d.Name()) {
-			if err := os.RemoveAll(filepath.Join(top, d.Name())); err != nil {
+			if err := RemoveTree(filepath.Join(top, d.Name())); err != nil {
 				return "", err
 			}
 		}

@@ -24,7 +24,8 @@ type fakeTier struct {
 	startErr func(n int) error // nil: none; n from 1
 	holds    Properties
 	call     func(ctx context.Context, h *fakeHand, p CallParams, body CallBody) (*batch.Output, error)
-	down     error // of Leftovers
+	get      func(s *Stream) error // answers MethodGet
+	down     error                 // of Leftovers
 
 	mu      sync.Mutex
 	starts  int
@@ -259,6 +260,8 @@ func (h *fakeHand) serve(ctx context.Context, s *Stream) error {
 		return s.End(nil)
 	case MethodSeed, MethodHarvest:
 		return h.carry(s)
+	case MethodGet:
+		return h.tier.get(s)
 	}
 	return &RemoteError{Kind: RemoteRefused, Msg: s.Method()}
 }

@@ -93,7 +93,7 @@ func (f *Files) List(ctx context.Context, folder string) ([]FileInfo, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	return ListTree(root, name)
+	return ListTree(ctx, root, name)
 }
 
 func (f *Files) root() (*os.Root, error) {
@@ -105,25 +105,32 @@ func (f *Files) root() (*os.Root, error) {
 }
 
 // ListTree describes what is below a folder of root, and the folder's file where it is
-// one; at most as many as an archive may have entries.
-func ListTree(root *os.Root, name string) ([]FileInfo, error) {
+// one; at most as many as a workspace may have.
+func ListTree(ctx context.Context, root *os.Root, name string) ([]FileInfo, error) {
 	list := []FileInfo{}
 	err := fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
 		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case errors.Is(err, fs.ErrNotExist) && at != name:
 			return nil
 		case err != nil:
-			return err
+			return ShortError(err)
 		case at == name && d.IsDir():
 			return nil
-		case len(list) == maxEntries:
-			return fmt.Errorf("there are more than %d files in %q: list a folder below it", maxEntries, name)
+		case TooDeep(at) != nil:
+			return TooDeep(at)
+		case len(list) == MaxWorkspaceEntries:
+			return fmt.Errorf("there are more than %d files in %s: list a folder below it", MaxWorkspaceEntries, shortName(name))
 		}
 		info, err := root.Lstat(at)
 		if err != nil {
 			return ignoreGone(err)
 		}
 		fi := FileInfo{Path: at, Bytes: info.Size(), Mode: info.Mode(), ModTime: info.ModTime()}
+		if !info.Mode().IsRegular() {
+			fi.Bytes = 0
+		}
 		if info.Mode()&fs.ModeSymlink != 0 {
 			if fi.Link, err = root.Readlink(at); err != nil {
 				return ignoreGone(err)
@@ -156,14 +163,21 @@ func (f *Files) Get(ctx context.Context, file string, w io.Writer) (FileInfo, er
 	defer release()
 	if h != nil {
 		var info FileInfo
-		s, err := h.ch.Open(ctx, MethodGet, FileParams{Path: name})
-		if err == nil {
-			_ = s.CloseWrite()
-			if _, err = io.Copy(w, struct{ io.Reader }{s}); err == nil {
-				err = s.Result(&info)
-			}
+		most := f.m.workspaceBytes()
+		s, err := h.ch.Open(ctx, MethodGet, FileParams{Path: name, Limit: most})
+		if err != nil {
+			return info, err
 		}
-		return info, err
+		_ = s.CloseWrite()
+		n, err := io.Copy(w, io.LimitReader(s, most+1))
+		if err == nil && n > most {
+			err = fmt.Errorf("%s is larger than the workspace may be, %d bytes", shortName(name), most)
+		}
+		if err != nil {
+			s.Cancel(err)
+			return info, err
+		}
+		return info, s.Result(&info)
 	}
 	root, err := f.root()
 	if err != nil {

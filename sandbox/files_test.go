@@ -9,6 +9,32 @@ import (
 	"testing"
 )
 
+// A Hand that sends more of a file than a workspace may hold is not listened to.
+func TestGetIsBounded(t *testing.T) {
+	tier := newFakeTier(TierKube)
+	tier.carry = true
+	tier.get = func(s *Stream) error {
+		for {
+			if _, err := s.Write(make([]byte, 64<<10)); err != nil {
+				return err
+			}
+		}
+	}
+	w := newFakeWorld(t, tier, func(o *Options) { o.Limits.WorkspaceMiB = 1 })
+	w.mustRun("r1", 1)
+	f, err := w.m.Files("r1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if _, err := f.Get(t.Context(), "x", &got); err == nil || !strings.Contains(err.Error(), "larger than the workspace may be") {
+		t.Errorf("got %v", err)
+	}
+	if got.Len() > 1<<20+1 {
+		t.Errorf("%d bytes came through", got.Len())
+	}
+}
+
 // TestFiles on a workspace that lies on this machine, with a Hand that never hears of
 // it.
 func TestFiles(t *testing.T) {

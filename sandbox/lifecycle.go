@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -259,7 +258,7 @@ func (m *Manager) release(ctx context.Context, e *Environment, remove bool) erro
 func (m *Manager) remove(e *Environment) error {
 	e.saving.Lock()
 	defer e.saving.Unlock()
-	if err := removeTree(e.dir); err != nil {
+	if err := RemoveTree(e.dir); err != nil {
 		return fmt.Errorf("removing environment %s: %w", e.id, err)
 	}
 	m.mu.Lock()
@@ -269,18 +268,4 @@ func (m *Manager) remove(e *Environment) error {
 		delete(m.sessions, s)
 	}
 	return nil
-}
-
-// removeTree removes a folder, also where folders in it forbid that.
-func removeTree(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(name, 0o700) //nolint:gosec // a folder that is being removed
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }

@@ -53,8 +53,8 @@ const (
 	// MethodLedger asks what became of an operation: parameters, a LedgerQuery; body
 	// out, a LedgerRecord in JSON.
 	MethodLedger = "ledger"
-	// MethodList lists a folder: parameters, a FileParams; body out, a list of FileInfo
-	// in JSON.
+	// MethodList lists a folder and all below it: parameters, a FileParams; body out, a
+	// list of FileInfo in JSON.
 	MethodList = "files.list"
 	// MethodGet reads a file: parameters, a FileParams; body out; result, a FileInfo.
 	MethodGet = "files.get"

@@ -121,7 +121,7 @@ func unpackArchive(dir, file, sum string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = removeTree(temp) }()
+	defer func() { _ = RemoveTree(temp) }()
 	if err := unpackVerified(f, sum, temp); err != nil {
 		return "", fmt.Errorf("archive %s: %w", file, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,13 +17,60 @@ import (
 // TreeBounds bound what UnpackTree writes.
 type TreeBounds struct {
 	Bytes   int64 // of all files together; 0: not bounded
-	Entries int   // files, folders and links; 0: 100 000
+	Entries int   // files, folders and links; 0: 100,000
 	// LeaveOut is told of links that lead out, which are then left out. Nil: they are an
 	// error.
 	LeaveOut func(name string)
 }
 
 const maxEntries = 100_000
+
+// Bounds of a workspace, besides its limit in bytes: its files and folders together, and
+// how many folders may be in one another.
+const (
+	MaxWorkspaceEntries = 200_000
+	MaxDepth            = 100
+)
+
+// TooDeep is an error for the slash separated name of what is deeper in a workspace, or
+// an archive, than MaxDepth folders.
+func TooDeep(name string) error {
+	if strings.Count(name, "/") < MaxDepth {
+		return nil
+	}
+	return fmt.Errorf("%s is in more than %d folders", shortName(name), MaxDepth)
+}
+
+// shortName is a name for an error: the middle of a long one is left out.
+func shortName(name string) string {
+	const ends = 60
+	if len(name) > 3*ends {
+		name = name[:ends] + "…" + name[len(name)-ends:]
+	}
+	return strconv.Quote(strings.ToValidUTF8(name, ""))
+}
+
+// Bare is err without the names that it is of, where whoever reads it knows others.
+func Bare(err error) error {
+	var p *fs.PathError
+	var l *os.LinkError
+	switch {
+	case errors.As(err, &p):
+		return p.Err
+	case errors.As(err, &l):
+		return l.Err
+	}
+	return err
+}
+
+// ShortError is err with the name that it is of shortened where that is long.
+func ShortError(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("%s %s: %w", p.Op, shortName(p.Path), p.Err)
+	}
+	return err
+}
 
 // PackTree writes the folders, regular files and symbolic links below root as a tar,
 // with their modes and times, and no owner. What else is there (sockets, devices,
@@ -35,9 +83,12 @@ func PackTree(w io.Writer, root *os.Root) (left []string, err error) {
 		case errors.Is(err, fs.ErrNotExist) && name != ".":
 			return nil // it went meanwhile
 		case err != nil:
-			return err
+			return ShortError(err)
 		case name == ".":
 			return nil
+		}
+		if err := TooDeep(name); err != nil {
+			return err
 		}
 		packed, err := packEntry(out, root, name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +97,7 @@ func PackTree(w io.Writer, root *os.Root) (left []string, err error) {
 		if err == nil && !packed {
 			left = append(left, name)
 		}
-		return err
+		return ShortError(err)
 	})
 	return left, errors.Join(err, out.Close())
 }
@@ -137,7 +188,7 @@ func UnpackTree(r io.Reader, root *os.Root, b TreeBounds) error {
 			continue
 		}
 		if err := unpackEntry(in, root, h, name); err != nil {
-			return fmt.Errorf("the archive's entry %.200q: %w", h.Name, err)
+			return fmt.Errorf("the archive's entry %s: %w", shortName(name), Bare(err))
 		}
 	}
 	// Whoever packed goes on with the trailer, and must not find nobody there.
@@ -164,7 +215,10 @@ func entryName(name string) (string, error) {
 		return ".", nil
 	}
 	if !fs.ValidPath(clean) || strings.ContainsAny(clean, "\x00\\") {
-		return "", fmt.Errorf("the archive names %.200q, which is not a plain relative name", name)
+		return "", fmt.Errorf("the archive names %s, which is not a plain relative name", shortName(name))
+	}
+	if err := TooDeep(clean); err != nil {
+		return "", fmt.Errorf("the archive's entry %w", err)
 	}
 	return clean, nil
 }

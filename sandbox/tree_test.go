@@ -3,6 +3,7 @@ package sandbox
 import (
 	"archive/tar"
 	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,6 +98,50 @@ func TestTreesTravel(t *testing.T) {
 	}
 	if info, err := dst.Stat("a/run"); err != nil || !info.ModTime().Equal(old) {
 		t.Errorf("%v, %v", info.ModTime(), err)
+	}
+}
+
+// What is too deep is an error with a short name, wherever a tree is walked.
+func TestDeepTrees(t *testing.T) {
+	walk := func(t *testing.T, root *os.Root) (errs []error) {
+		_, err := PackTree(io.Discard, root)
+		_, lerr := ListTree(t.Context(), root, ".")
+		return []error{err, lerr}
+	}
+	whole := t.TempDir()
+	deepTree(t, whole, "a", MaxDepth)
+	var buf bytes.Buffer
+	for _, err := range walk(t, openRoot(t, whole)) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := PackTree(&buf, openRoot(t, whole)); err != nil {
+		t.Fatal(err)
+	}
+	if err := UnpackTree(&buf, openRoot(t, t.TempDir()), TreeBounds{}); err != nil {
+		t.Error(err)
+	}
+	for name, levels := range map[string]int{"a": MaxDepth + 1, strings.Repeat("n", 255): MaxDepth + 1} {
+		dir := filepath.Join(t.TempDir(), "tree")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		deepTree(t, dir, name, levels)
+		deep := strings.Repeat(name+"/", levels) + "f"
+		errs := append(walk(t, openRoot(t, dir)), UnpackTree(bytes.NewReader(archive(t, member{name: deep, kind: tar.TypeReg})), openRoot(t, t.TempDir()), TreeBounds{}))
+		for _, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), "is in more than 100 folders") || len(err.Error()) > 400 {
+				t.Errorf("got %v", err)
+			}
+		}
+		if err := RemoveTree(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	long := archive(t, member{name: strings.Repeat("n", 5000), kind: tar.TypeReg})
+	if err := UnpackTree(bytes.NewReader(long), openRoot(t, t.TempDir()), TreeBounds{}); err == nil || len(err.Error()) > 400 {
+		t.Errorf("got %v", err)
 	}
 }
 

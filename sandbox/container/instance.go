@@ -41,7 +41,7 @@ var _ sandbox.Instance = (*instance)(nil)
 func (i *instance) discard() {
 	i.pipes.Discard()
 	if i.scratch != "" {
-		if err := os.RemoveAll(i.scratch); err != nil {
+		if err := sandbox.RemoveTree(i.scratch); err != nil {
 			i.tier.logger.Warn("a folder for temporary files stays", "folder", i.scratch, "error", err)
 		}
 	}

@@ -112,7 +112,7 @@ func (t *Tier) spawn(f *facts, spec *sandbox.Spec, args []string) (*instance, er
 	if t.engine.litters {
 		i.scratch = filepath.Join(filepath.Dir(spec.State), clientFolder)
 		i.cmd.Dir = i.scratch
-		err = errors.Join(os.RemoveAll(i.scratch), os.Mkdir(i.scratch, 0o700)) // a host that was killed has left it
+		err = errors.Join(sandbox.RemoveTree(i.scratch), os.Mkdir(i.scratch, 0o700)) // a host that was killed has left it
 	}
 	if err == nil {
 		err = i.cmd.Start()

@@ -56,7 +56,7 @@ func (c *commands) folder(dir string) (*os.File, error) {
 	defer func() { _ = root.Close() }()
 	f, err := root.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("cwd: %.200q cannot be entered: %w", dir, bare(err))
+		return nil, fmt.Errorf("cwd: %.200q cannot be entered: %w", dir, sandbox.Bare(err))
 	}
 	if info, err := f.Stat(); err != nil || !info.IsDir() {
 		_ = f.Close()

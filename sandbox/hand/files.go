@@ -17,15 +17,12 @@ import (
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
-// maxListed bounds the entries of one list.
-const maxListed = 100_000
-
 // workspace opens the workspace: what is named in it cannot lead out, also not by way
 // of symbolic links that a command made. The caller closes it.
 func (h *hand) workspace() (*os.Root, error) {
 	root, err := os.OpenRoot(h.places.real(sandbox.WorkspaceDir))
 	if err != nil {
-		return nil, fmt.Errorf("the workspace cannot be opened: %w", bare(err))
+		return nil, fmt.Errorf("the workspace cannot be opened: %w", sandbox.Bare(err))
 	}
 	return root, nil
 }
@@ -40,20 +37,6 @@ func local(name string) (string, error) {
 		return "", fmt.Errorf("%.200q is not in the workspace: name it relative to that, without steps up", name)
 	}
 	return name, nil
-}
-
-// bare is err without what a PathError has beside its cause: names that differ from
-// the ones that were asked for.
-func bare(err error) error {
-	var p *fs.PathError
-	var l *os.LinkError
-	switch {
-	case errors.As(err, &p):
-		return p.Err
-	case errors.As(err, &l):
-		return l.Err
-	}
-	return err
 }
 
 func describe(name string, info fs.FileInfo, link string) sandbox.FileInfo {
@@ -79,16 +62,16 @@ func (h *hand) file(s *sandbox.Stream) (*os.Root, string, sandbox.FileParams, er
 	return root, name, q, err
 }
 
-// list answers what is in a folder, or the one file that is named.
+// list answers what is in a folder and below it, or the one file that is named.
 func (h *hand) list(ctx context.Context, s *sandbox.Stream) error {
 	root, name, _, err := h.file(s)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	infos, err := listIn(ctx, root, name)
+	infos, err := sandbox.ListTree(ctx, root, name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, bare(err))
+		return fmt.Errorf("%s: %w", name, sandbox.Bare(err))
 	}
 	b, err := json.Marshal(infos)
 	if err != nil {
@@ -100,45 +83,6 @@ func (h *hand) list(ctx context.Context, s *sandbox.Stream) error {
 	return s.End(nil)
 }
 
-func listIn(ctx context.Context, root *os.Root, name string) ([]sandbox.FileInfo, error) {
-	infos := []sandbox.FileInfo{}
-	info, err := root.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return append(infos, describe(name, info, "")), nil
-	}
-	dir, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = dir.Close() }()
-	entries, err := dir.ReadDir(maxListed + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if len(entries) > maxListed {
-		return nil, fmt.Errorf("it has more than %d entries", maxListed)
-	}
-	for _, e := range entries {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		at := path.Join(name, e.Name())
-		info, err := root.Lstat(at)
-		if err != nil {
-			continue // gone since
-		}
-		link := ""
-		if info.Mode()&fs.ModeSymlink != 0 {
-			link, _ = root.Readlink(at)
-		}
-		infos = append(infos, describe(at, info, link))
-	}
-	return infos, nil
-}
-
 // get sends a file's bytes.
 func (h *hand) get(s *sandbox.Stream) error {
 	root, name, q, err := h.file(s)
@@ -148,7 +92,7 @@ func (h *hand) get(s *sandbox.Stream) error {
 	defer func() { _ = root.Close() }()
 	f, info, err := openRegular(root, name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, bare(err))
+		return fmt.Errorf("%s: %w", name, sandbox.Bare(err))
 	}
 	defer func() { _ = f.Close() }()
 	if q.Limit > 0 && info.Size() > q.Limit {
@@ -157,7 +101,7 @@ func (h *hand) get(s *sandbox.Stream) error {
 	// It may grow meanwhile.
 	n, err := io.Copy(s, io.LimitReader(f, info.Size()))
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, bare(err))
+		return fmt.Errorf("%s: %w", name, sandbox.Bare(err))
 	}
 	about := describe(name, info, "")
 	about.Bytes = n
@@ -198,7 +142,7 @@ func (h *hand) put(s *sandbox.Stream) error {
 		return errors.New("name a file of the workspace")
 	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return fmt.Errorf("%s: its folder cannot be made: %w", name, bare(err))
+		return fmt.Errorf("%s: its folder cannot be made: %w", name, sandbox.Bare(err))
 	}
 	if info, err := root.Lstat(name); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder", name)
@@ -212,7 +156,7 @@ func (h *hand) put(s *sandbox.Stream) error {
 		most = min(most, q.Limit)
 	}
 	if err := writeWhole(root, name, mode, s, most); err != nil {
-		return fmt.Errorf("%s: %w", name, bare(err))
+		return fmt.Errorf("%s: %w", name, sandbox.Bare(err))
 	}
 	return s.End(nil)
 }

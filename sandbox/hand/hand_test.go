@@ -173,7 +173,7 @@ func TestFiles(t *testing.T) {
 	}
 	var list []sandbox.FileInfo
 	b, err := w.ask(sandbox.MethodList, sandbox.FileParams{Path: "."}, []byte{}, nil)
-	if err != nil || json.Unmarshal(b, &list) != nil || len(list) != 2 {
+	if err != nil || json.Unmarshal(b, &list) != nil || len(list) != 3 || list[1].Path != "a/b.txt" {
 		t.Errorf("%s, %v", b, err)
 	}
 	for _, name := range []string{"../x", "/etc/passwd", "out/passwd", "a/../../x", ""} {

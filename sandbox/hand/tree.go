@@ -23,7 +23,7 @@ func (h *hand) tree(s *sandbox.Stream) (*os.Root, sandbox.FileParams, error) {
 	}
 	root, err := os.OpenRoot(k.real)
 	if err != nil {
-		return nil, q, fmt.Errorf("%s cannot be opened: %w", target, bare(err))
+		return nil, q, fmt.Errorf("%s cannot be opened: %w", target, sandbox.Bare(err))
 	}
 	return root, q, nil
 }
@@ -39,7 +39,7 @@ func (h *hand) seed(s *sandbox.Stream) error {
 	if q.Limit > 0 {
 		most = min(most, q.Limit)
 	}
-	if err := sandbox.UnpackTree(s, root, sandbox.TreeBounds{Bytes: most, Entries: maxFiles}); err != nil {
+	if err := sandbox.UnpackTree(s, root, sandbox.TreeBounds{Bytes: most, Entries: sandbox.MaxWorkspaceEntries}); err != nil {
 		return fmt.Errorf("%s: %w", q.Path, err)
 	}
 	return s.End(nil)

@@ -6,17 +6,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
 // usageEvery is how often a workspace is measured while commands run. A large one is
 // measured less often, so that no more than a tenth of the time goes to it.
 const usageEvery = 250 * time.Millisecond
-
-// maxFiles bounds the files and folders of a workspace.
-const maxFiles = 200_000
 
 // usage measures the workspace while commands run: the quota of guests does not see
 // what commands write. Safe for concurrent use.
@@ -41,8 +41,8 @@ func (u *usage) over() string {
 		return fmt.Sprintf("the workspace cannot be measured, so it is taken to hold more than %d MiB ([sandbox.limits].workspace_mib): %v", u.most>>20, hidden)
 	case n > u.most:
 		return fmt.Sprintf("the workspace holds more than %d MiB ([sandbox.limits].workspace_mib)", u.most>>20)
-	case files > maxFiles:
-		return fmt.Sprintf("the workspace holds more than %d files and folders", maxFiles)
+	case files > sandbox.MaxWorkspaceEntries:
+		return fmt.Sprintf("the workspace holds more than %d files and folders", sandbox.MaxWorkspaceEntries)
 	}
 	return ""
 }
@@ -95,13 +95,16 @@ func (u *usage) run() {
 
 // measure sums up what a folder takes on disk, and stops when that is more than most.
 // The error is that of a folder that cannot be looked into, in which anything could be:
-// one that is closed to its own user, or so far down that it has no name.
+// one that is closed to its own user, or too far down.
 func measure(folder string, most int64) (bytes int64, files int, err error) {
-	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // gone meanwhile
 		}
 		if err != nil {
+			return sandbox.ShortError(err)
+		}
+		if err := sandbox.TooDeep(strings.TrimPrefix(name[len(folder):], "/")); err != nil {
 			return err
 		}
 		files++
@@ -110,7 +113,7 @@ func measure(folder string, most int64) (bytes int64, files int, err error) {
 				bytes += onDisk(info)
 			}
 		}
-		if bytes > most || files > maxFiles {
+		if bytes > most || files > sandbox.MaxWorkspaceEntries {
 			return fs.SkipAll
 		}
 		return nil

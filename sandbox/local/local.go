@@ -61,7 +61,7 @@ func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance,
 		i.places[m.Target] = m.Source
 	}
 	if err := i.start(spec, t.log); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(temp))
+		return nil, errors.Join(err, sandbox.RemoveTree(temp))
 	}
 	return i, nil
 }
@@ -136,7 +136,7 @@ func (i *instance) Stop(ctx context.Context) error {
 	if err := i.Discard(ctx); err != nil {
 		return fmt.Errorf("environment %s, tier %s: process %d has not ended: %w", i.id, sandbox.TierLocal, i.PID(), err)
 	}
-	if err := os.RemoveAll(i.temp); err != nil {
+	if err := sandbox.RemoveTree(i.temp); err != nil {
 		return fmt.Errorf("environment %s, tier %s: removing temporary files: %w", i.id, sandbox.TierLocal, err)
 	}
 	i.stopped = true

@@ -57,7 +57,7 @@ func (t *Tier) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance,
 	}
 	i := &belted{id: spec.ID, temp: temp, places: map[string]string{}}
 	if err := i.start(t, spec); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(temp))
+		return nil, errors.Join(err, sandbox.RemoveTree(temp))
 	}
 	return i, nil
 }
@@ -141,7 +141,7 @@ func (i *belted) Stop(ctx context.Context) error {
 	if err := i.Discard(ctx); err != nil {
 		return fmt.Errorf("environment %s, tier %s: process %d has not ended: %w", i.id, sandbox.TierNamespace, i.PID(), err)
 	}
-	if err := os.RemoveAll(i.temp); err != nil {
+	if err := sandbox.RemoveTree(i.temp); err != nil {
 		return fmt.Errorf("environment %s, tier %s: removing temporary files: %w", i.id, sandbox.TierNamespace, err)
 	}
 	i.stopped = true
