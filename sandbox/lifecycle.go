@@ -92,6 +92,9 @@ func (m *Manager) startInstance(e *Environment, t Tier, fallback string) (*hand,
 		return nil, unavailable(err)
 	}
 	spec := m.spec(e, before.Session)
+	if err := spec.PlainMounts(); err != nil {
+		return nil, &UnavailableError{Tier: t.Name(), Reason: ReasonStart, What: "a mount cannot be made safely", Err: err}
+	}
 	if dir := m.code.folder(); dir != "" && !carries(t) {
 		spec.Mounts = append(slices.Clip(spec.Mounts), Mount{Source: dir, Target: CodeDir})
 	}

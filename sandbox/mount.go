@@ -48,7 +48,7 @@ func resolveMounts(dir string, specs []MountSpec) ([]Mount, error) {
 		}
 		mounts = append(mounts, m)
 	}
-	return mounts, nil
+	return mounts, replaceable(mounts)
 }
 
 func (s *MountSpec) resolve(dir string) (Mount, error) {
@@ -80,7 +80,9 @@ func (s *MountSpec) resolve(dir string) (Mount, error) {
 		if m.Writable {
 			return m, errors.New(`an archive is shared by all sandboxes and cannot be "rw": unpack it into a folder, or write "ro"`)
 		}
-		m.Source, err = unpackArchive(dir, s.Archive, s.SHA256)
+		if m.Source, err = unpackArchive(dir, s.Archive, s.SHA256); err == nil {
+			m.Source, err = filepath.EvalSymlinks(m.Source)
+		}
 		return m, err
 	}
 	if m.Source, err = filepath.EvalSymlinks(m.Source); err != nil {

@@ -53,7 +53,7 @@ func checkSpec(spec *sandbox.Spec) error {
 			return unavailable(sandbox.ReasonStart, "a mount cannot stand at "+m.Target, "choose another place for "+m.Source, nil)
 		}
 	}
-	if err := plainTargets(spec); err != nil {
+	if err := spec.PlainMounts(); err != nil {
 		return unavailable(sandbox.ReasonStart, "a mount cannot be made safely", "", err)
 	}
 	return nil
