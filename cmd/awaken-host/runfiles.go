@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -59,7 +62,7 @@ func (a *app) filesListCommand() *cobra.Command {
 					return err
 				}
 				if a.format == formatJSON {
-					return a.writeValue(files)
+					return a.writeValue(listed(files))
 				}
 				t := &table{header: []string{"NAME", "BYTES", "MODE", "CHANGED", "LINK"}, times: []int{3}}
 				for _, f := range files {
@@ -69,6 +72,33 @@ func (a *app) filesListCommand() *cobra.Command {
 			})
 		}),
 	}
+}
+
+// listedFile is a file as -o json has it.
+type listedFile struct {
+	Path    string    `json:"path"`
+	Type    string    `json:"type"` // "file", "folder", "link" or "other"
+	Bytes   int64     `json:"bytes"`
+	Mode    string    `json:"mode"` // permissions, octal
+	ModTime time.Time `json:"mod_time"`
+	Link    string    `json:"link,omitempty"`
+}
+
+func listed(files []standard.FileInfo) []listedFile {
+	list := make([]listedFile, 0, len(files))
+	for _, f := range files {
+		kind := "other"
+		switch f.Mode.Type() {
+		case 0:
+			kind = "file"
+		case fs.ModeDir:
+			kind = "folder"
+		case fs.ModeSymlink:
+			kind = "link"
+		}
+		list = append(list, listedFile{f.Path, kind, f.Bytes, fmt.Sprintf("%04o", f.Mode.Perm()), f.ModTime, f.Link})
+	}
+	return list
 }
 
 // maxOnTerminal is how much of a file is shown to a person.

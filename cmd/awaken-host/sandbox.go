@@ -30,8 +30,8 @@ looked at: local, namespace, docker, podman and k8s.
 
 Network, limits, images and engines are those of the host file; without one, those
 of an empty [sandbox]. Mounts are left out. Nothing else is executed and the ledger
-is not opened. The exit status is 0 when every tier that was looked at works and
-holds what [sandbox.require] demands, else 1.`,
+is not opened. The exit status is 0 when the tier that is named, without TIER the
+host's own, works and holds what [sandbox.require] demands, else 1.`,
 		Example: `  awaken-host sandbox check
   awaken-host sandbox check namespace -c host.toml
   awaken-host sandbox check docker -o json`,
@@ -55,7 +55,8 @@ holds what [sandbox.require] demands, else 1.`,
 		}
 		var bad []string
 		for i := range reports {
-			if !reports[i].OK() {
+			// That others are not there is news, and no fault of the host's.
+			if asked := len(tiers) > 0 || reports[i].Configured; asked && !reports[i].OK() {
 				bad = append(bad, reports[i].Tier)
 			}
 		}

@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,6 +30,13 @@ const howToBuild = "run: make guests (it needs clang and lld: apt-get install cl
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	// Under nohup SIGHUP is ignored, also by what is started, unless it is caught here.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		<-hangup
+		os.Exit(129)
+	}()
 	var err error
 	if root, err = repository(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
