@@ -319,6 +319,33 @@ func TestRemovedByAnother(t *testing.T) {
 	})
 }
 
+// Whoever makes an image of a container, to look into what happened, gets the labels
+// with it. What is run from that image is not the host's to remove.
+func TestImageOfAContainer(t *testing.T) {
+	eachEngine(t, func(t *testing.T, o Options) {
+		t.Parallel()
+		tier, spec := newTier(t, o), newSpec(t)
+		s := start(t, tier, spec)
+		e, err := s.Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		image := "awaken-test/image-of-" + spec.ID
+		ask(t, tier, "commit", containerName(spec.ID), image)
+		t.Cleanup(func() { ask(t, tier, "rmi", "--force", image) })
+		theirs := "theirs-" + spec.ID
+		ask(t, tier, "create", "--name", theirs, "--network", "none", image)
+		t.Cleanup(func() { ask(t, tier, "rm", "--force", theirs) })
+		if got := ask(t, tier, "ps", "--all", "--filter", "label="+sandbox.LabelHost+"="+spec.Labels.Host, "--format", "{{.Names}}"); !strings.Contains(got, theirs) {
+			t.Fatalf("the image did not take the labels: %s", got)
+		}
+		left, err := tier.Leftovers(t.Context(), spec.Labels.Host)
+		if err != nil || len(left) != 1 || left[0].ID != e.ID {
+			t.Errorf("leftovers: %+v, %v", left, err)
+		}
+	})
+}
+
 func TestStartFails(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -14,7 +14,8 @@ import (
 // Removing is how often an engine is asked that is not done with a container yet.
 const removing = 200 * time.Millisecond
 
-// Leftovers lists the containers with this host's label.
+// Leftovers lists the containers with this host's labels and the name that goes with
+// them.
 func (t *Tier) Leftovers(ctx context.Context, host string) ([]sandbox.Leftover, error) {
 	ids, err := t.find(ctx, sandbox.LabelHost+"="+host)
 	if err != nil {
@@ -29,7 +30,10 @@ func (t *Tier) Leftovers(ctx context.Context, host string) ([]sandbox.Leftover, 
 	}
 	var left []sandbox.Leftover
 	for i := range list {
-		if l := list[i].labels(); l.Host == host {
+		// An image that somebody has made from one of these containers has its labels, and
+		// whatever is run from that has them too.
+		l := list[i].labels()
+		if l.Host == host && strings.TrimPrefix(list[i].Name, "/") == containerName(l.Environment) {
 			left = append(left, sandbox.Leftover{Tier: t.engine.name, ID: list[i].ID, Labels: l, Created: list[i].Created})
 		}
 	}
@@ -84,6 +88,7 @@ func isBusy(err error) bool {
 // Inspected is what both engines say of a container.
 type inspected struct {
 	ID          string `json:"Id"`
+	Name        string // docker's has a slash before it
 	Image       string
 	ImageDigest string // podman
 	Created     time.Time

@@ -164,7 +164,8 @@ func (t *Tier) Leftovers(ctx context.Context, host string) ([]sandbox.Leftover, 
 	var out []sandbox.Leftover
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if l := labelsOf(pod); l.Host == host {
+		// A copy of a Pod, made to look into what happened, has its labels and another name.
+		if l := labelsOf(pod); l.Host == host && pod.Name == podName(l.Environment) {
 			out = append(out, sandbox.Leftover{Tier: sandbox.TierKube, ID: pod.Name, Labels: l, Created: pod.CreationTimestamp.Time})
 		}
 	}

@@ -1,9 +1,11 @@
 package kube_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
@@ -37,6 +39,25 @@ func TestLife(t *testing.T) {
 	if err != nil || !strings.Contains(out, spec.Env[0][2:]+"\n") || strings.Contains(out, "svc") || !strings.HasSuffix(out, "65532\n") {
 		t.Errorf("inside: %q, %v", out, err)
 	}
+	// A copy with all that stands in it but its name, as "kubectl debug --copy-to" makes one.
+	pods := c.admin.CoreV1().Pods(c.Namespace)
+	pod, err := pods.Get(t.Context(), "awaken-"+spec.ID, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "theirs-" + spec.ID, Labels: pod.Labels, Annotations: pod.Annotations},
+		Spec:       *pod.Spec.DeepCopy(),
+	}
+	theirs.Spec.NodeName, theirs.Spec.NodeSelector = "", map[string]string{"nobody/has": "it"}
+	if _, err := pods.Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pods.Delete(context.WithoutCancel(t.Context()), theirs.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+			t.Error(err)
+		}
+	})
 	left, err := tier.Leftovers(t.Context(), spec.Labels.Host)
 	if err != nil || len(left) != 1 || left[0].Labels != spec.Labels {
 		t.Fatalf("%v %v", left, err)
