@@ -77,7 +77,7 @@ type CallState struct {
 	Grant     *Grant   // narrowing of the decision that let it execute
 	Answer    Answer
 	Output    *Output // set when terminal
-	Reason    string  // indeterminate: why, for a person
+	Reason    string  // for a person; indeterminate: why, executing: see Withdrawn
 	StartedAt time.Time
 	EndedAt   time.Time
 }
@@ -278,11 +278,16 @@ func (b *Batch) Delegations() bool {
 }
 
 // Start moves call i to executing with its next attempt. From executing it is
-// another attempt; whether that is allowed is for MayReplay and the caller.
+// another attempt, or the same one where that was withdrawn; whether another is
+// allowed is for MayReplay and the caller.
 func (b *Batch) Start(i int, grant *Grant, at time.Time) error {
 	c, err := b.step(i, PhaseExecuting, PhaseRequested, PhaseAwaiting, PhaseExecuting)
 	if err != nil {
 		return err
+	}
+	if c.Withdrawn() {
+		c.Reason, c.StartedAt = "", at
+		return nil
 	}
 	if c.Attempt+1 > c.Pin.MaxAttempts {
 		return fmt.Errorf("operation %s: attempt %d is above the budget of %d: %w", c.Call.Operation(), c.Attempt+1, c.Pin.MaxAttempts, ErrTransition)
@@ -293,6 +298,31 @@ func (b *Batch) Start(i int, grant *Grant, at time.Time) error {
 	c.Phase, c.Attempt, c.StartedAt = PhaseExecuting, c.Attempt+1, at
 	return nil
 }
+
+// Withdraw takes back the attempt of an executing call that was proven not to have
+// been dispatched, because its host was stopped before; reason says so to a person.
+// The attempt is not used up. Where an attempt before it may have been dispatched the
+// call is left as that one left it, otherwise it is Withdrawn.
+func (b *Batch) Withdraw(i int, reason string) error {
+	c, err := b.step(i, PhaseExecuting, PhaseExecuting)
+	if err != nil {
+		return err
+	}
+	if reason == "" || c.Withdrawn() {
+		return fmt.Errorf("operation %s: withdrawing an attempt needs a reason, once: %w", c.Call.Operation(), ErrTransition)
+	}
+	// After a dispatched attempt there is another only under a policy that replays.
+	if c.Attempt > 1 && c.Pin.Policy.Replays() {
+		c.Attempt--
+		return nil
+	}
+	c.Reason = reason
+	return nil
+}
+
+// Withdrawn reports that the call is executing and nothing of it was ever dispatched:
+// it was about to be when its host was stopped. Starting it again is no replay.
+func (c *CallState) Withdrawn() bool { return c.Phase == PhaseExecuting && c.Reason != "" }
 
 // Await parks call i on a ticket; from awaiting it replaces a ticket that was
 // closed.
@@ -310,7 +340,8 @@ func (b *Batch) Await(i int, ticket TicketID) error {
 
 // Complete makes call i terminal with out. AnswerTool and AnswerFailed come from
 // executing; every other answer from requested or awaiting, or also from
-// executing where nothing crossed the boundary (placement, invalid, blocked).
+// executing where nothing crossed the boundary (placement, invalid, blocked; changed
+// and cancelled where the attempt was withdrawn).
 func (b *Batch) Complete(i int, out *Output, by Answer, at time.Time) error {
 	from := []Phase{PhaseRequested, PhaseAwaiting}
 	switch by {
@@ -320,7 +351,11 @@ func (b *Batch) Complete(i int, out *Output, by Answer, at time.Time) error {
 		from = append(from, PhaseExecuting)
 	case AnswerDenied, AnswerExpired, AnswerExternal:
 		from = []Phase{PhaseAwaiting}
-	case AnswerPolicy, AnswerChanged, AnswerCancelled:
+	case AnswerChanged, AnswerCancelled:
+		if i >= 0 && i < len(b.Calls) && b.Calls[i].Withdrawn() {
+			from = append(from, PhaseExecuting)
+		}
+	case AnswerPolicy:
 	default:
 		return fmt.Errorf("unknown answer %q: %w", string(by), ErrTransition)
 	}
@@ -331,7 +366,7 @@ func (b *Batch) Complete(i int, out *Output, by Answer, at time.Time) error {
 	if err := c.checkOutput(out); err != nil {
 		return fmt.Errorf("operation %s: %v: %w", c.Call.Operation(), err, ErrTransition)
 	}
-	c.Phase, c.Output, c.Answer, c.EndedAt = PhaseCompleted, out, by, at
+	c.Phase, c.Output, c.Answer, c.Reason, c.EndedAt = PhaseCompleted, out, by, "", at
 	return nil
 }
 

@@ -151,13 +151,13 @@ func (s *session) sealCalls(ctx context.Context, c *Cancellation, ch *Commit) er
 	for i := range s.b.Calls {
 		cs := &s.b.Calls[i]
 		kind := EventCallCompleted
-		switch cs.Phase {
-		case PhaseExecuting:
+		switch {
+		case cs.Phase == PhaseExecuting && !cs.Withdrawn():
 			kind = EventCallIndeterminate
 			if err := s.b.GiveUp(i, fmt.Sprintf("the run was %s while the call was running (attempt %d)", why, cs.Attempt), c.At); err != nil {
 				return err
 			}
-		case PhaseAwaiting:
+		case cs.Phase == PhaseAwaiting:
 			t, err := s.e.o.Store.Ticket(ctx, cs.Ticket)
 			if err != nil {
 				return err
@@ -167,7 +167,7 @@ func (s *session) sealCalls(ctx context.Context, c *Cancellation, ch *Commit) er
 				ch.Tickets = append(ch.Tickets, t)
 			}
 			fallthrough
-		case PhaseRequested:
+		case cs.Phase == PhaseRequested || cs.Withdrawn():
 			if err := s.b.Complete(i, ErrorOutput(cs.Call.ID, why+"; nothing ran"), AnswerCancelled, c.At); err != nil {
 				return err
 			}

@@ -131,9 +131,7 @@ func (s *session) decide(ctx context.Context, i int, approval *Approval, ticket 
 		}
 		if s.e.o.Executors[cs.Pin.Target] == nil {
 			s.e.recent.forget(s.run.Principal, cs.Call.Operation())
-			return s.complete(ctx, i, ErrorOutput(cs.Call.ID, fmt.Sprintf(
-				"placement: tool %s must run in target %q, and this host has none configured; nothing ran", cs.Call.Tool, string(cs.Pin.Target))),
-				AnswerPlacement, c)
+			return s.complete(ctx, i, ErrorOutput(cs.Call.ID, noTargetText(cs)), AnswerPlacement, c)
 		}
 		return s.execute(ctx, i, tool, d.Grant, c)
 	case OutcomeRequireConfirmation, OutcomeSchedule:
@@ -155,8 +153,7 @@ func (s *session) precheck(cs *CallState) (*Decision, *Output, Answer, Tool) {
 	}
 	tool, ok := s.catalog.Lookup(cs.Call.Tool)
 	if !ok || tool.Descriptor().Digest != cs.Pin.ToolDigest {
-		return refuse(AnswerChanged, ReasonToolChanged, fmt.Sprintf(
-			"tool %s was changed or removed after the call was requested; nothing ran, call it again to use what is there now", cs.Call.Tool))
+		return refuse(AnswerChanged, ReasonToolChanged, changedText(cs))
 	}
 	if n := len(cs.Call.Arguments); n > s.e.o.MaxArgumentBytes {
 		return refuse(AnswerInvalid, ReasonInvalidArguments, fmt.Sprintf(
@@ -166,6 +163,14 @@ func (s *session) precheck(cs *CallState) (*Decision, *Output, Answer, Tool) {
 		return refuse(AnswerInvalid, ReasonInvalidArguments, fmt.Sprintf("invalid arguments for %s: %v", cs.Call.Tool, err))
 	}
 	return nil, nil, AnswerUnknown, tool
+}
+
+func changedText(cs *CallState) string {
+	return fmt.Sprintf("tool %s was changed or removed after the call was requested; nothing ran, call it again to use what is there now", cs.Call.Tool)
+}
+
+func noTargetText(cs *CallState) string {
+	return fmt.Sprintf("placement: tool %s must run in target %q, and this host has none configured; nothing ran", cs.Call.Tool, string(cs.Pin.Target))
 }
 
 // ask puts the call to the gate. Whatever is not a well-formed decision blocks.

@@ -14,14 +14,18 @@ func (s *session) execute(ctx context.Context, i int, tool Tool, grant *Grant, c
 	cs := &s.b.Calls[i]
 	delay := s.e.o.RetryDelay
 	for {
+		note := ""
+		if cs.Withdrawn() {
+			note = noteBegunAgain
+		}
 		if err := s.b.Start(i, grant, s.e.now()); err != nil {
 			return err
 		}
-		if cs.Attempt == 1 {
+		if cs.Attempt == 1 && note == "" {
 			s.count(cs.Call.Tool)
 		}
 		c.Changed = []int{i}
-		c.Events = append(c.Events, Event{Kind: EventCallExecuting, Step: s.b.Step, Index: i, Attempt: cs.Attempt})
+		c.Events = append(c.Events, Event{Kind: EventCallExecuting, Step: s.b.Step, Index: i, Attempt: cs.Attempt, Note: note})
 		if err := s.settle(ctx, c); err != nil {
 			return err
 		}
@@ -29,15 +33,40 @@ func (s *session) execute(ctx context.Context, i int, tool Tool, grant *Grant, c
 			return err
 		}
 		next, err := s.attempt(ctx, i, tool)
-		if err != nil || next != again {
+		if err != nil || next != again && next != retry {
 			return err
 		}
 		if err := sleep(ctx, delay); err != nil {
+			if next == retry {
+				return s.withdraw(ctx, i)
+			}
 			return err
 		}
 		delay *= 2
 		c = &Commit{}
 	}
+}
+
+// noteBegunAgain marks the beginning of an attempt that was withdrawn before: it is
+// not another call to those who count them.
+const noteBegunAgain = "nothing of it had run when the host was stopped before"
+
+// withdraw takes back an attempt of which nothing crossed the boundary, since ctx has
+// ended: the next start begins it again. It returns the error of the stop.
+func (s *session) withdraw(ctx context.Context, i int) error {
+	cs := &s.b.Calls[i]
+	stopped := fmt.Errorf("operation %s: stopped before it began: %w", cs.Call.Operation(), ctx.Err())
+	if err := s.b.Withdraw(i, "the host was stopped before anything of it ran, and begins it again when it is started"); err != nil {
+		return errors.Join(stopped, err)
+	}
+	// It is no outcome, which an accepted cancel would win over: it tells the cancel that
+	// nothing ran.
+	s.withdrawing = true
+	defer func() { s.withdrawing = false }()
+	if err := s.settle(ctx, &Commit{Changed: []int{i}}); err != nil {
+		return errors.Join(stopped, err)
+	}
+	return stopped
 }
 
 // count adds a call to the history of the run.
@@ -53,7 +82,8 @@ type next int
 
 const (
 	done    next = iota // the outcome is committed
-	again               // the failure allows another attempt and the budget has room
+	again               // it was dispatched and may be replayed, and the budget has room
+	retry               // nothing was dispatched, and the budget has room
 	pending             // a delegation's child is not finished
 )
 
@@ -61,6 +91,9 @@ const (
 func (s *session) attempt(ctx context.Context, i int, tool Tool) (next, error) {
 	call, err := s.callFor(ctx, i)
 	if err != nil {
+		if ctx.Err() != nil && !s.b.Calls[i].Pin.Delegate {
+			return done, s.withdraw(ctx, i)
+		}
 		return done, err
 	}
 	out, err := s.e.invoke(ctx, s.e.o.Executors[s.b.Calls[i].Pin.Target], call)
@@ -109,6 +142,9 @@ func (s *session) outcome(ctx context.Context, i int, tool Tool, out *Output, er
 	case ToolErrorPlacement:
 		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "placement: "+te.Msg+"; nothing ran"), AnswerPlacement, nil)
 	}
+	if ctx.Err() != nil && kind == ToolErrorUnavailable && !cs.Pin.Delegate {
+		return done, s.withdraw(ctx, i)
+	}
 	if ctx.Err() != nil {
 		// The host is stopping. What the tool did is not known here; the committed
 		// phase says so, and recovery decides by the pinned policy.
@@ -116,7 +152,7 @@ func (s *session) outcome(ctx context.Context, i int, tool Tool, out *Output, er
 	}
 	if kind == ToolErrorUnavailable {
 		if cs.Attempt < cs.Pin.MaxAttempts {
-			return again, nil
+			return retry, nil
 		}
 		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, fmt.Sprintf(
 			"tool %s was unavailable in %d attempts, nothing ran: %s", cs.Call.Tool, cs.Attempt, te.Msg)), AnswerFailed, nil)
@@ -189,6 +225,9 @@ func (s *session) recoverCall(ctx context.Context, i int) (parked bool, err erro
 	tool, ok := s.catalog.Lookup(cs.Call.Tool)
 	same := ok && tool.Descriptor().Digest == cs.Pin.ToolDigest
 	x := s.e.o.Executors[cs.Pin.Target]
+	if cs.Withdrawn() {
+		return false, s.beginAgain(ctx, i, tool, same, x)
+	}
 	if r, is := x.(Recaller); is && same {
 		if known, err := s.recall(ctx, i, tool, r); known || err != nil {
 			return false, err
@@ -211,6 +250,23 @@ func (s *session) recoverCall(ctx context.Context, i int) (parked bool, err erro
 	}
 	s.e.o.Logger.Info("repeating a call after a stop", "operation", cs.Call.Operation(), "tool", cs.Call.Tool, "attempt", cs.Attempt+1)
 	return false, s.execute(ctx, i, tool, cs.Grant, &Commit{})
+}
+
+// beginAgain begins a call whose attempt was withdrawn. The gate has allowed it, and its
+// decision is pinned with it.
+func (s *session) beginAgain(ctx context.Context, i int, tool Tool, same bool, x Executor) error {
+	cs := &s.b.Calls[i]
+	if !same {
+		return s.complete(ctx, i, ErrorOutput(cs.Call.ID, changedText(cs)), AnswerChanged, nil)
+	}
+	if x == nil {
+		return s.complete(ctx, i, ErrorOutput(cs.Call.ID, noTargetText(cs)), AnswerPlacement, nil)
+	}
+	if err := s.e.ready(ctx); err != nil {
+		return fmt.Errorf("operation %s: not begun yet: %w", cs.Call.Operation(), err)
+	}
+	s.e.o.Logger.Info("beginning a call again that a stop kept from running", "operation", cs.Call.Operation(), "tool", cs.Call.Tool, "attempt", cs.Attempt)
+	return s.execute(ctx, i, tool, cs.Grant, &Commit{})
 }
 
 // recall commits what the executor has on record of call i. It reports whether there

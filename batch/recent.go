@@ -110,7 +110,7 @@ func (r *recent) ready() bool {
 // note hears of a commit.
 func (r *recent) note(principal string, b *Batch, events []Event) {
 	for _, ev := range events {
-		if ev.Kind != EventCallExecuting || ev.Attempt != 1 {
+		if !ev.beginsCall() {
 			continue
 		}
 		call := &b.Calls[ev.Index].Call
@@ -122,6 +122,11 @@ func (r *recent) note(principal string, b *Batch, events []Event) {
 		r.release(principal, call.Operation())
 		r.mu.Unlock()
 	}
+}
+
+// beginsCall reports the first attempt of a call, and that once.
+func (ev *Event) beginsCall() bool {
+	return ev.Kind == EventCallExecuting && ev.Attempt == 1 && ev.Note != noteBegunAgain
 }
 
 // sweep drops what is past the horizon, of principals too that nobody asks about any
@@ -243,7 +248,7 @@ func runBeginnings(ctx context.Context, store Store, run RunID, since time.Time)
 		}
 		for _, ev := range events {
 			after = ev.Seq
-			if ev.Kind != EventCallExecuting || ev.Attempt != 1 || ev.Time.Before(since) {
+			if !ev.beginsCall() || ev.Time.Before(since) {
 				continue
 			}
 			if b == nil || b.Step != ev.Step {

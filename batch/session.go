@@ -23,6 +23,8 @@ type session struct {
 	fresh     bool // the run begins with this session, so that nothing of it is published
 	canceller bool // commits although a cancel is under way: it is this one
 
+	withdrawing bool // commits although a cancel is under way: nothing ran, which that is to know
+
 	unlogged map[int]unlogged // of the last commit, by call
 }
 
@@ -96,7 +98,7 @@ const commitRetries = 3
 // that one passing fault does not lose an outcome. After an error the session is
 // not to be used again.
 func (s *session) commit(ctx context.Context, c *Commit) error {
-	if s.e.stops.asked(s.run.ID) && !s.canceller {
+	if s.e.stops.asked(s.run.ID) && !s.canceller && !s.withdrawing {
 		return fmt.Errorf("run %s: %w", s.run.ID, ErrCancelled) // an accepted cancel wins over a late outcome
 	}
 	now := s.e.now()

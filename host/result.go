@@ -98,7 +98,7 @@ func (l *Ledger) result(ctx context.Context, b *batch.Batch) (*Result, error) {
 // executed tells the target of a call that was dispatched; nil for one that
 // policy, a person or a check answered.
 func executed(c *batch.CallState) *Executed {
-	if c.Phase != batch.PhaseExecuting && c.Phase != batch.PhaseIndeterminate && c.Answer != batch.AnswerTool {
+	if c.Withdrawn() || c.Phase != batch.PhaseExecuting && c.Phase != batch.PhaseIndeterminate && c.Answer != batch.AnswerTool {
 		return nil
 	}
 	x := &Executed{Target: c.Pin.Target}

@@ -186,14 +186,19 @@ func newChannel(rw io.ReadWriteCloser, o ChannelOptions, first uint64) *Channel 
 	return c
 }
 
-// within runs f, which blocks on rw, and closes rw to free it when ctx ends.
+// within runs f, which blocks on rw, and closes rw to free it when ctx ends. That may
+// end only the writing: a read goes on as long as a peer that says nothing, so that f
+// is not waited for then.
 func (c *Channel) within(ctx context.Context, f func() error) error {
-	stop := context.AfterFunc(ctx, func() { _ = c.rw.Close() })
-	err := f()
-	if !stop() {
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		_ = c.rw.Close()
 		return context.Cause(ctx)
 	}
-	return err
 }
 
 func expect(r io.Reader, kind frameKind, v any) error {

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -119,5 +121,40 @@ func TestLongMethod(t *testing.T) {
 	<-h.Done()
 	if err := h.Err(); !strings.Contains(err.Error(), "a method of 101 bytes") {
 		t.Error(err)
+	}
+}
+
+// halfPipe is a channel of pipes: closing it closes the input of a peer, whose output
+// stays open.
+type halfPipe struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// TestAPeerThatSaysNothingIsNotWaitedFor: also where closing the channel does not end
+// reading from it.
+func TestAPeerThatSaysNothingIsNotWaitedFor(t *testing.T) {
+	silent, never := io.Pipe()
+	t.Cleanup(func() { _ = never.Close() })
+	swallowed, input := io.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, swallowed) }()
+	gaveUp := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, gaveUp)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := Dial(ctx, halfPipe{silent, input}, Hello{}, ChannelOptions{})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, gaveUp) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it is waited for")
+	}
+	if _, err := input.Write([]byte("x")); err == nil {
+		t.Error("its input is open")
 	}
 }

@@ -45,16 +45,19 @@ type sentPlugin struct {
 
 // connect starts an Instance and says hello to the Hand in it. When it fails, nothing
 // of the Instance is left, or the error says what.
-func connect(ctx context.Context, t Tier, spec *Spec, key []byte, d *desk, beat time.Duration, log *slog.Logger) (*hand, error) {
+func connect(ctx context.Context, t Tier, spec *Spec, key []byte, d *desk, beat time.Duration, log *slog.Logger, watch *startWatch) (*hand, error) {
+	watch.now(t.Name() + " to start it")
 	inst, err := t.Start(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
+	watch.now("the Hand in it to answer")
 	h, err := greet(ctx, t, inst, spec, key, d, beat, log)
 	if err != nil {
 		return nil, err
 	}
 	if h.carries {
+		watch.now("its workspace to be carried in")
 		if err := h.seed(ctx, spec); err != nil {
 			err = h.unavailable(ctx, err)
 			return nil, errors.Join(err, h.stop(ctx))

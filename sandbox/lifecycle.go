@@ -68,8 +68,11 @@ func (m *Manager) running(e *Environment, h *hand) {
 func (m *Manager) startInstance(e *Environment, t Tier, fallback string) (*hand, error) {
 	ctx, cancel := context.WithTimeoutCause(m.base, m.o.StartTimeout, fmt.Errorf("it took longer than %s", m.o.StartTimeout))
 	defer cancel()
+	watch := m.watchStart(e, t)
+	defer watch.end()
 	before := m.recordNow(e)
 	if before.Owner != "" {
+		watch.now("what an earlier process left of it to be removed")
 		if err := m.clear(ctx, e, before); err != nil {
 			return nil, err
 		}
@@ -77,6 +80,7 @@ func (m *Manager) startInstance(e *Environment, t Tier, fallback string) (*hand,
 	unavailable := func(err error) error {
 		return &UnavailableError{Tier: t.Name(), Reason: ReasonStart, What: fmt.Sprintf("the folder of environment %s: %v", e.id, err), Err: err}
 	}
+	watch.now("its folders")
 	if err := e.makeFolders(t); err != nil {
 		return nil, unavailable(err)
 	}
@@ -98,7 +102,7 @@ func (m *Manager) startInstance(e *Environment, t Tier, fallback string) (*hand,
 	if dir := m.code.folder(); dir != "" && !carries(t) {
 		spec.Mounts = append(slices.Clip(spec.Mounts), Mount{Source: dir, Target: CodeDir})
 	}
-	return connect(ctx, t, spec, before.Key, m.newDesk(), m.o.Heartbeat, m.o.Logger)
+	return connect(ctx, t, spec, before.Key, m.newDesk(), m.o.Heartbeat, m.o.Logger, watch)
 }
 
 func (m *Manager) spec(e *Environment, session string) *Spec {
