@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // deepTree makes folders in one another, each with a file beside, and returns the depth
@@ -46,7 +48,21 @@ func descriptors(t *testing.T) int {
 	return len(entries)
 }
 
+// fewDescriptors is a limit that whoever opens each level of a deep folder runs into.
+func fewDescriptors(t *testing.T) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: min(256, was.Cur), Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) })
+}
+
 func TestRemoveTree(t *testing.T) {
+	fewDescriptors(t)
 	outside := t.TempDir()
 	kept := filepath.Join(outside, "kept")
 	if err := os.WriteFile(kept, nil, 0o600); err != nil {
@@ -75,6 +91,12 @@ func TestRemoveTree(t *testing.T) {
 			must(os.Symlink(outside, filepath.Join(dir, "d", "out")))
 			must(os.Symlink("nowhere", filepath.Join(dir, "d", "dangling")))
 			must(os.Link(kept, filepath.Join(dir, "d", "hard")))
+		},
+		"odd names": func(dir string) {
+			for _, n := range []string{"\xff\xfe", "a\\b", "\n", "-rf", " "} {
+				must(os.Mkdir(filepath.Join(dir, n), 0o700))
+				must(os.WriteFile(filepath.Join(dir, n, n), nil, 0o600))
+			}
 		},
 		"closed folders": func(dir string) {
 			must(os.MkdirAll(filepath.Join(dir, "a", "b", "c"), 0o700))
