@@ -102,7 +102,8 @@ func (r *Report) look(ctx context.Context, t Tier, spec *Spec) error {
 	stopping, stopped := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer stopped()
 	if err != nil {
-		r.Err = &UnavailableError{Tier: r.Tier, Reason: ReasonStart, What: "the Hand in it cannot be spoken to: " + err.Error(), Err: whyEnded(stopping, inst)}
+		ended := whyEnded(stopping, inst)
+		r.Err = &UnavailableError{Tier: r.Tier, Reason: ReasonStart, What: "the Hand in it cannot be spoken to: " + err.Error(), Err: ended, Remedy: wrongHand(ended)}
 	}
 	return inst.Stop(stopping)
 }

@@ -108,7 +108,16 @@ func (h *hand) unavailable(ctx context.Context, err error) error {
 	if ended := h.ended(ctx); ended != nil {
 		err = ended
 	}
-	return &UnavailableError{Tier: h.tier, Reason: ReasonStart, What: err.Error(), Err: nil, Transient: ReasonOf(err) == ReasonLost}
+	return &UnavailableError{Tier: h.tier, Reason: ReasonStart, What: err.Error(), Err: nil, Transient: ReasonOf(err) == ReasonLost, Remedy: wrongHand(err)}
+}
+
+// wrongHand is what to do about a Hand that ended by itself before it said anything: it
+// may be another program.
+func wrongHand(ended error) string {
+	if ReasonOf(ended) != ReasonExited {
+		return ""
+	}
+	return "see that [sandbox].hand_bin, or the awaken-hand beside this program or in the image, is that of this release"
 }
 
 // endedWait is how long an Instance whose channel broke may take to have ended.

@@ -72,7 +72,10 @@ type EndedError struct {
 }
 
 func (e *EndedError) Error() string {
-	s := fmt.Sprintf("the sandbox (tier %s) ended, %s", e.Tier, e.Reason)
+	s := fmt.Sprintf("the sandbox (tier %s) ended", e.Tier)
+	if e.Reason != ReasonExited {
+		s += ", " + string(e.Reason)
+	}
 	if e.What != "" {
 		s += ": " + e.What
 	}

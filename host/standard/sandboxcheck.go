@@ -86,6 +86,10 @@ func CheckSandbox(ctx context.Context, file string, optional bool, tiers []strin
 }
 
 func checkTier(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (*sandbox.Report, error) {
+	engine := name == sandbox.TierDocker || name == sandbox.TierPodman
+	if engine && name != cfg.Sandbox.Tier && len(cfg.Sandbox.EngineArgs) > 0 {
+		log.Warn("[sandbox].engine_args are left out: they are written for the configured tier", "tier", name, "configured", cfg.Sandbox.Tier)
+	}
 	t, err := openTier(cfg, name, log)
 	if err != nil {
 		return &sandbox.Report{Tier: name, Err: err}, nil //nolint:nilerr // the report says so

@@ -34,7 +34,7 @@ func restConfig(o *Options) (config *rest.Config, namespace string, err error) {
 	if err != nil {
 		return nil, "", &sandbox.UnavailableError{
 			Tier: sandbox.TierKube, Reason: sandbox.ReasonTool, What: "the configuration " + o.Kubeconfig + " cannot be used", Err: err,
-			Remedy: "name a kubeconfig file, and a context that is in it",
+			Remedy: "name a kubeconfig file in [sandbox.k8s].kubeconfig, and a context that is in it in .context",
 		}
 	}
 	if o.Namespace != "" {
@@ -48,19 +48,19 @@ func inCluster(o *Options) (*rest.Config, string, error) {
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return nil, "", &sandbox.UnavailableError{
 			Tier: sandbox.TierKube, Reason: sandbox.ReasonTool, What: "no cluster is named, and this host does not run in one",
-			Remedy: "name a kubeconfig file in the configuration of the tier",
+			Remedy: "name a kubeconfig file in [sandbox.k8s].kubeconfig",
 		}
 	}
 	if err != nil {
 		return nil, "", &sandbox.UnavailableError{
 			Tier: sandbox.TierKube, Reason: sandbox.ReasonTool, What: "this Pod's service account cannot be used", Err: err,
-			Remedy: "let the host's Pod mount its service account's token, or name a kubeconfig file",
+			Remedy: "let the host's Pod mount its service account's token, or name a kubeconfig file in [sandbox.k8s].kubeconfig",
 		}
 	}
 	if o.Namespace == "" {
 		return nil, "", &sandbox.UnavailableError{
 			Tier: sandbox.TierKube, Reason: sandbox.ReasonTool, What: "no namespace is named for the Pods",
-			Remedy: "name one in the configuration of the tier; one of its own is best",
+			Remedy: "name one in [sandbox.k8s].namespace; one of its own is best",
 		}
 	}
 	return settle(config, o.Logger), o.Namespace, nil
@@ -106,7 +106,7 @@ func connect(o *Options) (*cluster, error) {
 	if err != nil {
 		return nil, &sandbox.UnavailableError{
 			Tier: sandbox.TierKube, Reason: sandbox.ReasonTool, Err: err,
-			What: fmt.Sprintf("the cluster %s cannot be spoken to with this configuration", config.Host), Remedy: "check the kubeconfig file",
+			What: fmt.Sprintf("the cluster %s cannot be spoken to with this configuration", config.Host), Remedy: "check the file that [sandbox.k8s].kubeconfig names",
 		}
 	}
 	return &cluster{client: client, namespace: namespace, exec: remote{config: config, core: client.CoreV1().RESTClient()}}, nil

@@ -169,7 +169,7 @@ func network(pod *corev1.Pod, attested bool) sandbox.Finding {
 	}
 	return sandbox.Finding{
 		Detail: "the NetworkPolicy " + policyName + " selects the Pod, and the API does not say whether anything enforces it",
-		Remedy: "see that the cluster's network plugin enforces NetworkPolicy, then attest it in the configuration",
+		Remedy: "see that the cluster's network plugin enforces NetworkPolicy, then attest it: [sandbox.k8s].network_policy_attested = true",
 	}
 }
 

@@ -90,7 +90,7 @@ func stuck(pod *corev1.Pod) error {
 			u.What = fmt.Sprintf("container %s of Pod %s ended: %s", s.Name, pod.Name, terminated(e))
 			u.Remedy = "see what the image is: it must have " + sandbox.HandPath + " for the nodes' architecture"
 			if strings.Contains(e.Message, "no such file") {
-				u.Reason, u.Remedy = sandbox.ReasonTool, "the image has no "+sandbox.HandPath+": name an image of the Hand besides"
+				u.Reason, u.Remedy = sandbox.ReasonTool, "the image has no "+sandbox.HandPath+": name an image of the Hand in [sandbox.k8s].hand_image"
 				if len(pod.Spec.InitContainers) > 0 {
 					u.Remedy = "the image of the Hand has no " + sandbox.HandPath
 				}
