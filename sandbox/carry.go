@@ -82,8 +82,14 @@ func (h *hand) harvestInto(ctx context.Context, dir string, mostBytes int64) err
 	if err := s.CloseWrite(); err != nil {
 		return err
 	}
-	var left []string
-	err = UnpackTree(struct{ io.Reader }{s}, root, TreeBounds{Bytes: mostBytes, Entries: MaxWorkspaceEntries, LeaveOut: func(name string) { left = append(left, name) }})
+	var left []string // the first of them
+	count := 0
+	leaveOut := func(name string) {
+		if count++; count <= 10 {
+			left = append(left, shortName(name))
+		}
+	}
+	err = UnpackTree(struct{ io.Reader }{s}, root, TreeBounds{Bytes: mostBytes, Entries: MaxWorkspaceEntries, LeaveOut: leaveOut})
 	if err != nil {
 		s.Cancel(err)
 		return err
@@ -91,8 +97,8 @@ func (h *hand) harvestInto(ctx context.Context, dir string, mostBytes int64) err
 	if err := s.Result(nil); err != nil {
 		return err
 	}
-	if len(left) > 0 {
-		h.log.Warn("links of a workspace lead out of it and were not carried", "names", left[:min(len(left), 10)], "count", len(left))
+	if count > 0 {
+		h.log.Warn("links of a workspace lead out of it and were not carried", "names", left, "count", count)
 	}
 	return nil
 }

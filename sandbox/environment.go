@@ -206,12 +206,19 @@ func giveTree(root *os.Root, uid, gid int) error {
 	if err != nil || ownedBy(info, uid, gid) {
 		return err
 	}
-	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
 		if err != nil {
+			return ShortError(err)
+		}
+		if err := TooDeep(name); err != nil || name == "." {
 			return err
 		}
 		return root.Lchown(name, uid, gid)
 	})
+	if err != nil {
+		return err
+	}
+	return root.Lchown(".", uid, gid) // last: it says that all of it was given
 }
 
 func ownedBy(info fs.FileInfo, uid, gid int) bool {

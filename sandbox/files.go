@@ -171,7 +171,7 @@ func (f *Files) Get(ctx context.Context, file string, w io.Writer) (FileInfo, er
 		_ = s.CloseWrite()
 		n, err := io.Copy(w, io.LimitReader(s, most+1))
 		if err == nil && n > most {
-			err = fmt.Errorf("%s is larger than the workspace may be, %d bytes", shortName(name), most)
+			err = tooLarge(name, most)
 		}
 		if err != nil {
 			s.Cancel(err)
@@ -184,11 +184,16 @@ func (f *Files) Get(ctx context.Context, file string, w io.Writer) (FileInfo, er
 		return FileInfo{}, err
 	}
 	defer func() { _ = root.Close() }()
-	return GetFile(root, name, w)
+	return getFile(root, name, f.m.workspaceBytes(), w)
 }
 
-// GetFile writes a regular file below root to w.
-func GetFile(root *os.Root, name string, w io.Writer) (info FileInfo, err error) {
+func tooLarge(name string, most int64) error {
+	return fmt.Errorf("%s is larger than the workspace may be, %d bytes ([sandbox.limits].workspace_mib)", shortName(name), most)
+}
+
+// getFile writes a regular file below root, of at most so many bytes, to w. Of a file
+// with holes there is more than what the disk holds.
+func getFile(root *os.Root, name string, most int64, w io.Writer) (info FileInfo, err error) {
 	in, err := root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
 		return info, err
@@ -201,7 +206,10 @@ func GetFile(root *os.Root, name string, w io.Writer) (info FileInfo, err error)
 	if !st.Mode().IsRegular() {
 		return info, &fs.PathError{Op: "get", Path: name, Err: errors.New("it is no regular file")}
 	}
-	n, err := io.Copy(w, in)
+	if st.Size() > most {
+		return info, tooLarge(name, most)
+	}
+	n, err := io.Copy(w, io.LimitReader(in, st.Size())) // it may grow meanwhile
 	return FileInfo{Path: name, Bytes: n, Mode: st.Mode(), ModTime: st.ModTime()}, err
 }
 

@@ -35,6 +35,32 @@ func TestGetIsBounded(t *testing.T) {
 	}
 }
 
+// A file with holes takes nothing of the disk until it is copied.
+func TestGetOfAFileWithHoles(t *testing.T) {
+	w := newFakeWorld(t, newFakeTier(TierLocal), func(o *Options) { o.Limits.WorkspaceMiB = 1 })
+	w.mustRun("r1", 1)
+	f, err := w.m.Files("r1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := f.root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	holes, err := root.Create("holes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(holes.Truncate(1<<40), holes.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if _, err := f.Get(t.Context(), "holes", &got); err == nil || !strings.Contains(err.Error(), "larger than the workspace may be") || got.Len() > 0 {
+		t.Errorf("%d bytes, %v", got.Len(), err)
+	}
+}
+
 // TestFiles on a workspace that lies on this machine, with a Hand that never hears of
 // it.
 func TestFiles(t *testing.T) {

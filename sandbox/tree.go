@@ -32,6 +32,12 @@ const (
 	MaxDepth            = 100
 )
 
+// Bounds of what UnpackTree keeps in memory: a name, and those of all folders together.
+const (
+	maxPath        = 4096
+	maxFolderNames = 64 << 20
+)
+
 // TooDeep is an error for the slash separated name of what is deeper in a workspace, or
 // an archive, than MaxDepth folders.
 func TooDeep(name string) error {
@@ -87,7 +93,7 @@ func PackTree(w io.Writer, root *os.Root) (left []string, err error) {
 		case name == ".":
 			return nil
 		}
-		if err := TooDeep(name); err != nil {
+		if err := carriable(name); err != nil {
 			return err
 		}
 		packed, err := packEntry(out, root, name)
@@ -100,6 +106,15 @@ func PackTree(w io.Writer, root *os.Root) (left []string, err error) {
 		return ShortError(err)
 	})
 	return left, errors.Join(err, out.Close())
+}
+
+// carriable is an error for a name that PackTree does not pack, because UnpackTree would
+// not take it.
+func carriable(name string) error {
+	if err := TooDeep(name); err != nil || len(name) <= maxPath {
+		return err
+	}
+	return fmt.Errorf("%s has a name of more than %d bytes", shortName(name), maxPath)
 }
 
 func packEntry(out *tar.Writer, root *os.Root, name string) (packed bool, err error) {
@@ -158,8 +173,8 @@ func UnpackTree(r io.Reader, root *os.Root, b TreeBounds) error {
 		b.Entries = maxEntries
 	}
 	in := tar.NewReader(r)
-	var folders []*tar.Header // their times and modes last
-	left := b.Bytes
+	var folders []unpackedFolder // their times and modes last
+	left, names := b.Bytes, 0
 	for n := 0; ; n++ {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -177,11 +192,14 @@ func UnpackTree(r io.Reader, root *os.Root, b TreeBounds) error {
 		}
 		if h.Typeflag == tar.TypeReg && b.Bytes > 0 {
 			if left -= h.Size; left < 0 {
-				return fmt.Errorf("the archive holds more than %d bytes, at %q", b.Bytes, h.Name)
+				return fmt.Errorf("the archive holds more than %d bytes, at %s", b.Bytes, shortName(h.Name))
 			}
 		}
-		if h.Typeflag == tar.TypeDir {
-			folders = append(folders, h)
+		if h.Typeflag == tar.TypeDir && name != "." {
+			if names += len(name); names > maxFolderNames {
+				return fmt.Errorf("the names of the archive's folders have more than %d bytes together, at %s", maxFolderNames, shortName(name))
+			}
+			folders = append(folders, unpackedFolder{name, fs.FileMode(h.Mode)&0o777 | 0o700, h.ModTime}) //nolint:gosec // masked
 		}
 		if h.Typeflag == tar.TypeSymlink && leadsOut(name, h.Linkname) && b.LeaveOut != nil {
 			b.LeaveOut(name)
@@ -195,17 +213,19 @@ func UnpackTree(r io.Reader, root *os.Root, b TreeBounds) error {
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return err
 	}
-	for i := len(folders) - 1; i >= 0; i-- {
-		h := folders[i]
-		name, _ := entryName(h.Name)
-		if name == "." {
-			continue
-		}
-		if err := errors.Join(root.Chmod(name, fs.FileMode(h.Mode)&0o777|0o700), root.Chtimes(name, h.ModTime, h.ModTime)); err != nil { //nolint:gosec // masked
-			return err
+	for _, f := range slices.Backward(folders) {
+		if err := errors.Join(root.Chmod(f.name, f.mode), root.Chtimes(f.name, f.time, f.time)); err != nil {
+			return ShortError(err)
 		}
 	}
 	return nil
+}
+
+// unpackedFolder is what is kept of an entry: a header may be large.
+type unpackedFolder struct {
+	name string
+	mode fs.FileMode
+	time time.Time
 }
 
 // entryName checks a name of an archive.
@@ -217,7 +237,7 @@ func entryName(name string) (string, error) {
 	if !fs.ValidPath(clean) || strings.ContainsAny(clean, "\x00\\") {
 		return "", fmt.Errorf("the archive names %s, which is not a plain relative name", shortName(name))
 	}
-	if err := TooDeep(clean); err != nil {
+	if err := carriable(clean); err != nil {
 		return "", fmt.Errorf("the archive's entry %w", err)
 	}
 	return clean, nil
