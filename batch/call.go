@@ -120,8 +120,9 @@ const (
 	// ToolErrorUnavailable: proof that nothing crossed the dispatch boundary, so
 	// another attempt is safe.
 	ToolErrorUnavailable ToolErrorKind = "unavailable_before_dispatch"
-	// ToolErrorPlacement: the place the tool requires does not exist or cannot be
-	// enforced here. Nothing ran, and another attempt will not help.
+	// ToolErrorPlacement: the place the tool requires does not exist, cannot be
+	// enforced here, or cannot run the tool's code. Nothing ran, and another attempt
+	// will not help.
 	ToolErrorPlacement ToolErrorKind = "placement"
 )
 

@@ -138,9 +138,9 @@ func (s *session) outcome(ctx context.Context, i int, tool Tool, out *Output, er
 	}
 	switch kind {
 	case ToolErrorInvalidArguments:
-		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "invalid arguments: "+te.Msg), AnswerInvalid, nil)
+		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "invalid arguments: "+te.Text()), AnswerInvalid, nil)
 	case ToolErrorPlacement:
-		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "placement: "+te.Msg+"; nothing ran"), AnswerPlacement, nil)
+		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, "placement: "+te.Text()+"; nothing ran"), AnswerPlacement, nil)
 	}
 	if ctx.Err() != nil && kind == ToolErrorUnavailable && !cs.Pin.Delegate {
 		return done, s.withdraw(ctx, i)
@@ -155,7 +155,7 @@ func (s *session) outcome(ctx context.Context, i int, tool Tool, out *Output, er
 			return retry, nil
 		}
 		return done, s.complete(ctx, i, ErrorOutput(cs.Call.ID, fmt.Sprintf(
-			"tool %s was unavailable in %d attempts, nothing ran: %s", cs.Call.Tool, cs.Attempt, te.Msg)), AnswerFailed, nil)
+			"tool %s was unavailable in %d attempts, nothing ran: %s", cs.Call.Tool, cs.Attempt, te.Text())), AnswerFailed, nil)
 	}
 	why := cs.MayReplay()
 	if why == nil {

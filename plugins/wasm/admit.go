@@ -80,10 +80,16 @@ func admit(p *plugins.Plugin, cacheDir string) (*module, []byte, error) {
 		err = wrong
 	}
 	if err != nil {
-		return nil, nil, refused(p.Manifest, err)
+		return nil, nil, refused(p.Manifest, finalError{err})
 	}
 	return m, code, nil
 }
+
+// finalError is why a module cannot run here, which it will not with the next call
+// either: not what a busy machine or the end of the host has to do with.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
 
 // Check refuses a module that Load would refuse for this manifest without compiling
 // it, with the same error: imports and exports that do not fit, another ABI, sizes

@@ -24,7 +24,7 @@ func (r *Runtime) compile(g *program, code []byte, p *plugins.Plugin) {
 	err := r.make(g, code, p)
 	r.log.Debug("module compiled", "plugin", p.Manifest.ID, "module_sha256", p.Manifest.Module.SHA256, "took", time.Since(g.begun), "ok", err == nil)
 	if err != nil {
-		err = fmt.Errorf("it does not compile: %w", err)
+		err = finalError{fmt.Errorf("it does not compile: %w", err)}
 	}
 	r.compiled(g, err)
 }

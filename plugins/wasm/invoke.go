@@ -53,7 +53,7 @@ func (r *Runtime) invoke(ctx context.Context, p *plugins.Plugin, spec *plugins.T
 	}()
 	l, err := r.acquire(ctx, p)
 	if err != nil {
-		return nil, unavailable(call, err)
+		return nil, notLoaded(call, err)
 	}
 	defer r.release(l)
 	v := &invocation{r: r, plugin: p, spec: spec, call: call, limits: limitsOf(p, call.Grant)}
@@ -103,6 +103,14 @@ func (v *invocation) refused(guestPath, reason string) {
 
 func unavailable(call *batch.Call, err error) error {
 	return &batch.ToolError{Kind: batch.ToolErrorUnavailable, Msg: fmt.Sprintf("tool %s did not start", call.Tool), Err: err}
+}
+
+// notLoaded is unavailable, but for a module that no attempt will make run.
+func notLoaded(call *batch.Call, err error) error {
+	if final := (finalError{}); errors.As(err, &final) {
+		return &batch.ToolError{Kind: batch.ToolErrorPlacement, Msg: fmt.Sprintf("tool %s cannot run: %v", call.Tool, err), Err: err}
+	}
+	return unavailable(call, err)
 }
 
 // refuseSize answers a call that cannot fit before anything runs: Extism takes an

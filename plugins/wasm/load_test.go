@@ -103,6 +103,12 @@ func TestLoadRefuses(t *testing.T) {
 			if again := r.Load(context.Background(), p); again == nil || again.Error() != err.Error() {
 				t.Errorf("the second load says %v", again)
 			}
+			// No attempt of a call will find it better.
+			g := newRig(t, r, p)
+			var te *batch.ToolError
+			if _, err := g.exec.Invoke(t.Context(), g.newCall("run", `{}`)); !errors.As(err, &te) || te.Kind != batch.ToolErrorPlacement || !strings.Contains(te.Msg, c.want[0]) {
+				t.Errorf("a call says %v", err)
+			}
 		})
 	}
 	if len(r.loaded) != 0 || len(r.programs) != 0 {

@@ -318,7 +318,7 @@ func (r *Runtime) load(l *loaded) {
 func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 	defer func() {
 		if rec := recover(); rec != nil {
-			err = fmt.Errorf("plugin %s: module %s: the host failed to read it: %v", p.Manifest.ID, p.Manifest.Module.Path, rec)
+			err = refused(p.Manifest, finalError{fmt.Errorf("the host failed to read it: %v", rec)})
 		}
 	}()
 	ahead := r.opts.CodeDir != "" && Precompiled(r.opts.CodeDir, p)
@@ -331,8 +331,8 @@ func (r *Runtime) program(p *plugins.Plugin) (_ *program, err error) {
 		return nil, err
 	}
 	if memory := mebibytes(memoryMiB(p)); memory > r.quota.total {
-		return nil, refused(p.Manifest, fmt.Errorf("its memory limit is %s, and all plugins together may have %s ([limits].total_memory_mib): raise that, or lower [limits].memory_mib, which caps the limit",
-			formatBytes(memory), formatBytes(r.quota.total)))
+		return nil, refused(p.Manifest, finalError{fmt.Errorf("its memory limit is %s, and all plugins together may have %s ([limits].total_memory_mib): raise that, or lower [limits].memory_mib, which caps the limit",
+			formatBytes(memory), formatBytes(r.quota.total))})
 	}
 	key := string(p.Manifest.Module.ABI) + " " + p.Manifest.Module.SHA256
 	r.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,18 @@ func load(t testing.TB, kind, name string) *plugin {
 		p.image.Tools[tool.ID] = m.ID + plugins.NameSeparator + tool.ID
 	}
 	return p
+}
+
+// with is p with another module, and one of its tools only.
+func (p *plugin) with(module []byte, tool string) *plugin {
+	sum := sha256.Sum256(module)
+	m := *p.image.Manifest
+	m.Module.SHA256 = hex.EncodeToString(sum[:])
+	m.Tools = slices.DeleteFunc(slices.Clone(m.Tools), func(t plugins.ToolSpec) bool { return t.ID != tool })
+	other := &plugin{module: module, image: p.image}
+	other.image.Manifest, other.image.Key = &m, m.ID+"-"+m.Module.SHA256
+	other.image.Tools = map[string]string{tool: p.image.Tools[tool]}
+	return other
 }
 
 // know makes a plugin known to the Hand, once.

@@ -77,6 +77,19 @@ func (s Setup) callsOf(t *testing.T) {
 			t.Errorf("got %+v, %v", out, err)
 		}
 	})
+	t.Run("a module that cannot run", func(t *testing.T) {
+		for name, code := range map[string]string{
+			"it has no such function":  "",
+			"its function is no code":  "\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x07\x08\x01\x04echo\x00\x00\x0a\x05\x01\x03\x00\x1a\x0b", // it drops what is not there
+			"it begins and never ends": "\x01\x04",
+		} {
+			_, err := b.call(ctx, slow.with([]byte("\x00asm\x01\x00\x00\x00"+code), "echo"), "echo", map[string]int{})
+			var r *sandbox.RemoteError
+			if !errors.As(err, &r) || r.Kind != string(batch.ToolErrorPlacement) {
+				t.Errorf("%s: got %v, want the kind %s, as beside the model", name, err, batch.ToolErrorPlacement)
+			}
+		}
+	})
 	t.Run("a plugin that is not known", func(t *testing.T) {
 		params := b.params(slow, "echo")
 		params.Plugin = "unknown"
