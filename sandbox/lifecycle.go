@@ -43,6 +43,9 @@ func (m *Manager) start(e *Environment, t Tier, fallback string) {
 func (m *Manager) running(e *Environment, h *hand) {
 	e.state, e.hand, e.failure, e.failures, e.used = EnvironmentReady, h, nil, 0, time.Now()
 	m.work.Go(func() { m.record(e, h) })
+	if !h.carries {
+		m.work.Go(func() { m.guardState(e, h) })
+	}
 	m.work.Go(func() {
 		select {
 		case <-h.inst.Done():
@@ -82,6 +85,9 @@ func (m *Manager) startInstance(e *Environment, t Tier, fallback string) (*hand,
 	}
 	watch.now("its folders")
 	if err := e.makeFolders(t); err != nil {
+		return nil, unavailable(err)
+	}
+	if err := checkState(e.ledger()); err != nil {
 		return nil, unavailable(err)
 	}
 	if before.Session == "" {

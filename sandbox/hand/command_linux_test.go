@@ -318,6 +318,19 @@ func TestCommandsAreHeldToTheWorkspaceLimit(t *testing.T) {
 	}
 }
 
+// A file that was removed and is still open has no name, and takes its place on the
+// disk all the same.
+func TestFilesWithoutNamesCount(t *testing.T) {
+	w, key := commandWorld(t)
+	got := w.command(key, sh("exec 3>a 4>b; rm a b; head -c 6000000 /dev/zero >&3; head -c 6000000 /dev/zero >&4; sleep 300"))
+	if !strings.Contains(got.Limit, "8 MiB") || got.ExitCode != 137 {
+		t.Errorf("%+v", got)
+	}
+	if got = w.command(key, sh("true")); got.Error != "" || got.ExitCode != 0 {
+		t.Errorf("once it has ended: %+v", got)
+	}
+}
+
 // What a command may not have of the Hand, though it has the same user.
 func TestCommandsDoNotReachTheHand(t *testing.T) {
 	w, key := commandWorld(t)

@@ -22,6 +22,9 @@ func Supervise() int { return 1 }
 // Wait is for process 1 of a container.
 func Wait() error { return errLinux }
 
+// unlinked is nothing where no command runs.
+func unlinked(string) int64 { return 0 }
+
 func canConfine() bool { return false }
 
 type orphans struct{}

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
@@ -36,6 +34,7 @@ func newUsage(folder string, most int64) *usage {
 // over measures, and says in words when the workspace holds more than it may.
 func (u *usage) over() string {
 	n, files, hidden := measure(u.folder, u.most)
+	n += unlinked(u.folder)
 	switch {
 	case hidden != nil:
 		return fmt.Sprintf("the workspace cannot be measured, so it is taken to hold more than %d MiB ([sandbox.limits].workspace_mib): %v", u.most>>20, hidden)
@@ -110,7 +109,7 @@ func measure(folder string, most int64) (bytes int64, files int, err error) {
 		files++
 		if d.Type().IsRegular() {
 			if info, err := d.Info(); err == nil {
-				bytes += onDisk(info)
+				bytes += sandbox.OnDisk(info)
 			}
 		}
 		if bytes > most || files > sandbox.MaxWorkspaceEntries {
@@ -119,12 +118,4 @@ func measure(folder string, most int64) (bytes int64, files int, err error) {
 		return nil
 	})
 	return bytes, files, err
-}
-
-// onDisk is what a file takes: a sparse one less than its size says.
-func onDisk(info os.FileInfo) int64 {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return s.Blocks * 512
-	}
-	return info.Size()
 }
