@@ -43,6 +43,8 @@ func run(args []string) int {
 		err = serve(args)
 	case hand.SuperviseArg:
 		return hand.Supervise()
+	case hand.NeedlessArg:
+		return hand.Needless()
 	case "wait":
 		err = hand.Wait()
 	case "install":

@@ -41,6 +41,14 @@ func newCommands(h *hand) *commands {
 	}
 }
 
+// run starts a child and waits for its end.
+func (o *orphans) run(cmd *exec.Cmd) error {
+	if err := o.start(cmd); err != nil {
+		return err
+	}
+	return o.wait(cmd)
+}
+
 func (c *commands) close() { c.orphans.close() }
 
 // Run implements wasm.Commands.

@@ -160,7 +160,7 @@ func (h *hand) serve(ctx context.Context, s *sandbox.Stream) (err error) {
 	case sandbox.MethodCall:
 		return h.call(ctx, s)
 	case sandbox.MethodProbe:
-		return s.End(probe(ctx, h.places, h.hello.Network))
+		return s.End(probe(ctx, h.places, h.hello.Network, h.o.Program, h.exec.orphans.run))
 	case sandbox.MethodLedger:
 		return h.lookup(s)
 	case sandbox.MethodList:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
@@ -48,7 +49,11 @@ func Install(file string) (err error) {
 
 // Probe writes what a boundary is seen to hold from the inside, as JSON.
 func Probe(ctx context.Context, w io.Writer) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(probe(ctx, newPlaces(sandbox.Hello{}), sandbox.NetworkNone))
+	return e.Encode(probe(ctx, newPlaces(sandbox.Hello{}), sandbox.NetworkNone, program, (*exec.Cmd).Run))
 }

@@ -3,6 +3,10 @@ package hand
 // SuperviseArg is the argument with which this program is started beside a command.
 const SuperviseArg = "supervise"
 
+// NeedlessArg is the argument with which this program tries what a filter of system
+// calls is there to refuse.
+const NeedlessArg = "needless"
+
 // The files of a supervisor besides the three of the command, which it hands on.
 const (
 	orderFile  = 3 // from the Hand: an order, and its end when the command is to end

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,13 +17,14 @@ import (
 )
 
 // probe looks around from the inside. A property that cannot be told from here is
-// unknown.
-func probe(ctx context.Context, p places, network sandbox.Network) sandbox.Properties {
+// unknown. Program is this program's file, empty: it has none;
+// run starts a child and waits for its end.
+func probe(ctx context.Context, p places, network sandbox.Network, program string, run func(*exec.Cmd) error) sandbox.Properties {
 	out := sandbox.Properties{
 		sandbox.PropertyFilesystem: probeFilesystem(p),
 		sandbox.PropertyNetwork:    probeNetwork(ctx, network),
 	}
-	for name, f := range probeSystem() {
+	for name, f := range probeSystem(program, run) {
 		out[name] = f
 	}
 	return out

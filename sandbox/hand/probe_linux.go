@@ -3,21 +3,25 @@ package hand
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
 
 // probeSystem reads what the kernel says of this process.
-func probeSystem() sandbox.Properties {
+func probeSystem(program string, run func(*exec.Cmd) error) sandbox.Properties {
 	root := os.DirFS("/")
 	status := procFields(root, "proc/self/status")
 	return sandbox.Properties{
@@ -25,7 +29,7 @@ func probeSystem() sandbox.Properties {
 		sandbox.PropertyUser:      probeUser(root, status),
 		sandbox.PropertyMemory:    probeMemory(root),
 		sandbox.PropertyPIDs:      probePIDs(root),
-		sandbox.PropertySyscalls:  probeSyscalls(status),
+		sandbox.PropertySyscalls:  probeSyscalls(status, func() error { return needless(program, run) }),
 	}
 }
 
@@ -231,14 +235,55 @@ func cgroupLimit(root fs.FS, controller, v2, v1 string) (least uint64, where str
 	return least, where, ok
 }
 
-func probeSyscalls(status map[string]string) sandbox.Finding {
+// How the program ends that Needless is the whole of.
+const (
+	letThrough = 3
+	notTried   = 4
+)
+
+// Needless makes a system call that no tool needs and every engine's filter refuses, in
+// a way that the kernel itself finds invalid. It returns the exit status for the process.
+func Needless() int {
+	fd, _, errno := syscall.RawSyscall(unix.SYS_USERFAULTFD, ^uintptr(0), 0, 0)
+	switch errno {
+	case 0:
+		_ = syscall.Close(int(fd))
+		return letThrough
+	case syscall.EINVAL:
+		return letThrough
+	case syscall.EPERM, syscall.EACCES, syscall.ENOSYS:
+		return 0
+	}
+	return notTried
+}
+
+// needless does so in a child: a filter may end who tries.
+func needless(program string, run func(*exec.Cmd) error) error {
+	if program == "" {
+		return errors.New("this program has no file of its own")
+	}
+	return run(exec.Command(program, NeedlessArg)) //nolint:gosec // this program's own file
+}
+
+// probeSyscalls tries what a filter is there to refuse: one that lets everything
+// through is listed as a filter, too.
+func probeSyscalls(status map[string]string, needless func() error) sandbox.Finding {
+	const remedy = "let the tier or the engine set a seccomp profile"
 	switch status["Seccomp"] {
 	case "2":
-		return sandbox.Finding{State: sandbox.Enforced, Detail: "a seccomp filter is in force"}
+		err := needless()
+		ended := (*exec.ExitError)(nil)
+		switch {
+		case err == nil, errors.As(err, &ended) && !ended.Exited(): // by the filter
+			return sandbox.Finding{State: sandbox.Enforced, Detail: "a seccomp filter is in force, and refuses userfaultfd"}
+		case ended != nil && ended.ExitCode() == letThrough:
+			return sandbox.Finding{State: sandbox.NotEnforced, Detail: "the seccomp filter lets userfaultfd through, which no tool needs", Remedy: remedy}
+		}
+		return sandbox.Finding{Detail: fmt.Sprintf("whether the seccomp filter refuses anything cannot be tried: %v", err)}
 	case "1":
 		return sandbox.Finding{State: sandbox.Enforced, Detail: "seccomp in strict mode"}
 	case "0":
-		return sandbox.Finding{State: sandbox.NotEnforced, Detail: "no seccomp filter", Remedy: "let the tier or the engine set a seccomp profile"}
+		return sandbox.Finding{State: sandbox.NotEnforced, Detail: "no seccomp filter", Remedy: remedy}
 	}
 	return sandbox.Finding{Detail: "the kernel does not say whether there is a filter"}
 }

@@ -1,7 +1,10 @@
 package hand
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"testing"
 	"testing/fstest"
 
@@ -50,5 +53,39 @@ func TestParseStat(t *testing.T) {
 		if got := parseStat([]byte(text)); got != want {
 			t.Errorf("%q: %+v", text, got)
 		}
+	}
+}
+
+// A filter counts for what it refuses, and not for being there.
+func TestProbeSyscalls(t *testing.T) {
+	ended := func(how string) error { return exec.Command("sh", "-c", how).Run() }
+	for _, c := range []struct {
+		name, seccomp string
+		err           error
+		want          sandbox.State
+	}{
+		{"refused", "2", nil, sandbox.Enforced},
+		{"ended by the filter", "2", ended("kill -SYS $$"), sandbox.Enforced},
+		{"let through", "2", ended(fmt.Sprint("exit ", letThrough)), sandbox.NotEnforced},
+		{"not tried", "2", ended(fmt.Sprint("exit ", notTried)), sandbox.Unknown},
+		{"not started", "2", os.ErrNotExist, sandbox.Unknown},
+		{"no filter", "0", nil, sandbox.NotEnforced},
+		{"nothing said", "", nil, sandbox.Unknown},
+	} {
+		f := probeSyscalls(map[string]string{"Seccomp": c.seccomp}, func() error { return c.err })
+		if f.State != c.want {
+			t.Errorf("%s: %+v", c.name, f)
+		}
+	}
+	program, err := handProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if procFields(os.DirFS("/"), "proc/self/status")["Seccomp"] == "2" {
+		return // who runs the tests is filtered
+	}
+	ending := (*exec.ExitError)(nil)
+	if err := needless(program, (*exec.Cmd).Run); !errors.As(err, &ending) || ending.ExitCode() != letThrough {
+		t.Errorf("without a filter: %v", err)
 	}
 }
