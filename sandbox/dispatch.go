@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
@@ -53,7 +52,9 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 		}
 		return m.aftermath(ctx, e, h, call, err)
 	}
-	s.OnEvent(m.listen(t.Plugin, call))
+	said := m.newHandLog(t.Plugin, call)
+	defer func() { said.end(s.DroppedEvents()) }()
+	s.OnEvent(said.event)
 	ended := make(chan answer, 1)
 	go func() { ended <- exchange(s, outputOf(t.Plugin)) }()
 
@@ -180,22 +181,4 @@ func (m *Manager) aftermath(ctx context.Context, e *Environment, h *hand, call *
 		m.o.Logger.Warn("the operation ledger of a sandbox does not answer", "environment", e.id, "operation", string(call.Operation()), "error", err)
 	}
 	return nil, failed(call, "was running when its sandbox was lost: %v", cause)
-}
-
-// listen logs what the Hand has to say during a call.
-func (m *Manager) listen(p *plugins.Plugin, call *batch.Call) func(string, json.RawMessage) {
-	log := m.o.Logger.With("plugin", p.Manifest.ID, "tool", string(call.Tool), "operation", string(call.Operation()))
-	return func(kind string, raw json.RawMessage) {
-		var ev LogEvent
-		if kind != EventLog && kind != EventProgress || json.Unmarshal(raw, &ev) != nil {
-			return
-		}
-		attrs := make([]any, 0, 2*len(ev.Attrs))
-		for name, value := range ev.Attrs {
-			if name != "plugin" && name != "tool" && name != "operation" {
-				attrs = append(attrs, name, value)
-			}
-		}
-		log.Log(context.Background(), slog.Level(ev.Level), ev.Message, attrs...) //nolint:sloglint // it is the Hand's
-	}
 }

@@ -25,6 +25,7 @@ type fakeTier struct {
 	holds    Properties
 	call     func(ctx context.Context, h *fakeHand, p CallParams, body CallBody) (*batch.Output, error)
 	get      func(s *Stream) error // answers MethodGet
+	say      func(s *Stream) error // during a call
 	down     error                 // of Leftovers
 
 	mu      sync.Mutex
@@ -307,6 +308,11 @@ func (h *fakeHand) run(ctx context.Context, s *Stream) error {
 	h.mu.Lock()
 	h.calls++
 	h.mu.Unlock()
+	if h.tier.say != nil {
+		if err := h.tier.say(s); err != nil {
+			return err
+		}
+	}
 	out := &batch.Output{CallID: p.ID, Content: []batch.ContentBlock{batch.TextBlock("ran " + string(body.Arguments))}}
 	if h.tier.call != nil {
 		var err error
