@@ -394,7 +394,7 @@ func (c *Channel) receive(r io.Reader) {
 			c.mu.Lock()
 			c.heard = time.Now()
 			c.mu.Unlock()
-			err = c.take(f)
+			err = violated(c.take(f))
 		}
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the other end is gone")

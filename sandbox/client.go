@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -214,7 +215,21 @@ func (h *hand) recorded(ctx context.Context, op batch.OperationID) (LedgerRecord
 	if err := s.CloseWrite(); err != nil {
 		return r, err
 	}
-	return r, ReadJSON(s, maxRecord, &r)
+	var raw struct {
+		LedgerRecord
+		Output json.RawMessage `json:"output"`
+	}
+	if err := ReadJSON(s, maxRecord, &raw); err != nil {
+		return r, err
+	}
+	if raw.Operation != op {
+		return r, fmt.Errorf("asked for the record of operation %s the Hand gave that of %.200q", op, string(raw.Operation))
+	}
+	r = raw.LedgerRecord
+	if len(raw.Output) > 0 && string(raw.Output) != "null" {
+		r.Output, err = DecodeOutput(raw.Output)
+	}
+	return r, err
 }
 
 // know makes a plugin known to the Hand, with its code. Nothing of a call crosses

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
@@ -19,6 +20,10 @@ type desk struct {
 	redactor *plugins.Redactor
 	log      *slog.Logger
 
+	// exchanges has a place for each HTTP request that is under way: its body and its
+	// answer are held here, and a Hand may ask for as many as it likes.
+	exchanges chan struct{}
+
 	mu       sync.Mutex
 	running  map[batch.OperationID]*running
 	sessions map[string]*egress.Session // by plugin digest
@@ -30,20 +35,26 @@ type running struct {
 	ctx    context.Context
 	plugin *plugins.Plugin
 	grant  *batch.Grant
+	asked  atomic.Bool // the Hand has asked for something on its behalf: so it has begun
 }
+
+// maxExchanges bounds the HTTP requests of one Hand that are under way at once; more
+// wait.
+const maxExchanges = 16
 
 var errNotRunning = errors.New("no such call runs in this sandbox now")
 
-func (d *desk) begin(ctx context.Context, p *plugins.Plugin, call *batch.Call) (end func(), err error) {
+func (d *desk) begin(ctx context.Context, p *plugins.Plugin, call *batch.Call) (r *running, end func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	op := call.Operation()
 	if _, twice := d.running[op]; twice {
-		return nil, fmt.Errorf("operation %s runs already", op)
+		return nil, nil, fmt.Errorf("operation %s runs already", op)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	d.running[op] = &running{ctx: ctx, plugin: p, grant: call.Grant}
-	return func() {
+	r = &running{ctx: ctx, plugin: p, grant: call.Grant}
+	d.running[op] = r
+	return r, func() {
 		cancel(errNotRunning)
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -58,6 +69,7 @@ func (d *desk) of(op batch.OperationID) (*running, error) {
 	if r == nil {
 		return nil, &RemoteError{Kind: RemoteRefused, Msg: fmt.Sprintf("operation %s: %v", op, errNotRunning)}
 	}
+	r.asked.Store(true)
 	return r, nil
 }
 

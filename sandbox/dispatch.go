@@ -40,7 +40,7 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 	if err != nil {
 		return nil, unavailable(call, h.why(ctx, err))
 	}
-	end, err := h.desk.begin(ctx, t.Plugin, call)
+	r, end, err := h.desk.begin(ctx, t.Plugin, call)
 	if err != nil {
 		return nil, unavailable(call, err)
 	}
@@ -50,7 +50,7 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 		if errors.Is(err, ErrNotSent) {
 			return nil, unavailable(call, h.why(ctx, err))
 		}
-		return m.aftermath(ctx, e, h, call, err)
+		return m.aftermath(ctx, e, h, r, call, err)
 	}
 	said := m.newHandLog(t.Plugin, call)
 	defer func() { said.end(s.DroppedEvents()) }()
@@ -67,7 +67,7 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 	var cause error
 	select {
 	case a := <-ended:
-		return m.conclude(ctx, e, h, sent, call, a)
+		return m.conclude(ctx, e, h, sent, r, call, a)
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-late.C:
@@ -78,7 +78,7 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 	defer wait.Stop()
 	select {
 	case a := <-ended:
-		return m.conclude(ctx, e, h, sent, call, a)
+		return m.conclude(ctx, e, h, sent, r, call, a)
 	case <-wait.C:
 	}
 	// It does not listen: what it started ends with the boundary.
@@ -87,7 +87,7 @@ func (m *Manager) dispatch(ctx context.Context, e *Environment, h *hand, img *im
 		go func() { _ = h.stop(context.WithoutCancel(ctx)) }()
 		return nil, failed(call, "was stopped while it ran: %v", cause)
 	}
-	return m.aftermath(ctx, e, h, call, cause)
+	return m.aftermath(ctx, e, h, r, call, cause)
 }
 
 // begin sends a call.
@@ -106,39 +106,50 @@ func (h *hand) begin(ctx context.Context, img *image, t *plugins.Tool, call *bat
 // exchange takes the result of a call, of at most limit bytes.
 func exchange(s *Stream, limit int) answer {
 	// In JSON a byte of a result takes up to six, and a binary one a third more.
-	raw, err := io.ReadAll(io.LimitReader(struct{ io.Reader }{s}, 6*int64(limit)+1<<20))
+	most := 6*int64(limit) + 1<<20
+	raw, err := io.ReadAll(io.LimitReader(struct{ io.Reader }{s}, most+1))
+	unreadable := func(err error) answer {
+		return answer{err: fmt.Errorf("the Hand's result cannot be read: %w", err)}
+	}
+	if err == nil && int64(len(raw)) > most {
+		err = fmt.Errorf("it is larger than %d bytes", most)
+		s.Cancel(err)
+		return unreadable(err)
+	}
 	if err == nil {
 		err = s.Result(nil)
 	}
 	if err != nil {
 		return answer{err: err}
 	}
-	var out *batch.Output
-	if err := json.Unmarshal(raw, &out); err != nil || out == nil {
-		return answer{err: fmt.Errorf("the Hand's result cannot be read: %w", errors.Join(err, errNoOutput))}
+	out, err := DecodeOutput(raw)
+	if err != nil {
+		return unreadable(err)
 	}
 	return answer{out: out}
 }
 
-var errNoOutput = errors.New("it holds no output within the limit")
-
 // conclude turns the end of a call into what an executor returns.
-func (m *Manager) conclude(ctx context.Context, e *Environment, h *hand, sent *sentPlugin, call *batch.Call, a answer) (*batch.Output, error) {
+func (m *Manager) conclude(ctx context.Context, e *Environment, h *hand, sent *sentPlugin, r *running, call *batch.Call, a answer) (*batch.Output, error) {
 	var remote *RemoteError
 	switch {
 	case a.err == nil:
 		sent.warm.Store(true)
 		return a.out, nil
 	case errors.As(a.err, &remote):
-		return nil, remoteFailure(call, remote.Kind, remote.Msg)
+		err := remoteFailure(call, remote.Kind, remote.Msg)
+		if r.asked.Load() && err.Kind != batch.ToolErrorExecution {
+			return nil, failed(call, "had begun, and its sandbox says that it had not: %s", remote.Msg)
+		}
+		return nil, err
 	case ctx.Err() != nil:
 		return nil, failed(call, "was stopped while it ran: %v", context.Cause(ctx))
 	}
-	return m.aftermath(ctx, e, h, call, a.err)
+	return m.aftermath(ctx, e, h, r, call, a.err)
 }
 
 // remoteFailure is a failure that a Hand reports, now or in its ledger.
-func remoteFailure(call *batch.Call, kind, msg string) error {
+func remoteFailure(call *batch.Call, kind, msg string) *batch.ToolError {
 	switch k := batch.ToolErrorKind(kind); k {
 	case batch.ToolErrorInvalidArguments, batch.ToolErrorUnavailable, batch.ToolErrorPlacement:
 		return &batch.ToolError{Kind: k, Msg: msg}
@@ -152,16 +163,23 @@ func (h *hand) why(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrLost) {
 		return err
 	}
-	if ended := h.ended(ctx); ended != nil {
-		return ended
+	ended := h.ended(ctx)
+	switch {
+	case ended == nil:
+		return err
+	case misspoke(err): // it ended because it was not listened to any more
+		return fmt.Errorf("%w; then: %w", err, ended)
 	}
-	return err
+	return ended
 }
 
 // aftermath is what is known of a call whose channel was lost, or whose Hand did not
 // end it. What is left of the boundary is ended first, so that the record is the last
 // word.
-func (m *Manager) aftermath(ctx context.Context, e *Environment, h *hand, call *batch.Call, cause error) (*batch.Output, error) {
+func (m *Manager) aftermath(ctx context.Context, e *Environment, h *hand, r *running, call *batch.Call, cause error) (*batch.Output, error) {
+	// An attempt is recorded before it begins. That there is no record proves something of
+	// a Hand that ended, and nothing of one that still runs or does not keep to its part.
+	proof := errors.Is(cause, ErrLost) && !misspoke(cause) && !h.carries
 	cause = h.why(ctx, cause)
 	if ctx.Err() != nil {
 		go func() { _ = h.stop(context.WithoutCancel(ctx)) }()
@@ -174,8 +192,7 @@ func (m *Manager) aftermath(ctx context.Context, e *Environment, h *hand, call *
 		return rec.Output, nil
 	case rec.Done:
 		return nil, remoteFailure(call, string(rec.Failed), rec.Message)
-	case err == nil && rec.Attempt < call.Attempt && !h.carries:
-		// An attempt is recorded before it begins.
+	case err == nil && rec.Attempt < call.Attempt && proof && !r.asked.Load():
 		return nil, unavailable(call, cause)
 	case err != nil:
 		m.o.Logger.Warn("the operation ledger of a sandbox does not answer", "environment", e.id, "operation", string(call.Operation()), "error", err)

@@ -27,6 +27,8 @@ type fakeTier struct {
 	get      func(s *Stream) error // answers MethodGet
 	say      func(s *Stream) error // during a call
 	down     error                 // of Leftovers
+	// odd answers what it likes in the place of a Hand.
+	odd func(h *fakeHand, s *Stream) (done bool, err error)
 
 	mu      sync.Mutex
 	starts  int
@@ -222,6 +224,11 @@ func (h *fakeHand) records() (*Ledger, error) {
 }
 
 func (h *fakeHand) serve(ctx context.Context, s *Stream) error {
+	if h.tier.odd != nil {
+		if done, err := h.tier.odd(h, s); done || err != nil {
+			return err
+		}
+	}
 	switch s.Method() {
 	case MethodPlugin:
 		var img PluginImage

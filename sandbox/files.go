@@ -67,6 +67,27 @@ func cleanName(name string) (string, error) {
 // maxListing bounds the answer to a listing.
 const maxListing = 64 << 20
 
+// readListing takes a Hand's answer to a listing of a folder, and nothing that is not
+// below it.
+func readListing(s *Stream, folder string) ([]FileInfo, error) {
+	list, err := decodeList[FileInfo](io.LimitReader(struct{ io.Reader }{s}, maxListing), MaxWorkspaceEntries, "files")
+	if err == nil {
+		err = s.Result(nil)
+	} else {
+		s.Cancel(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the sandbox's list of files in %s: %w", shortName(folder), err)
+	}
+	for i := range list {
+		at := list[i].Path
+		if !fs.ValidPath(at) || folder != "." && at != folder && !strings.HasPrefix(at, folder+"/") || list[i].Bytes < 0 {
+			return nil, fmt.Errorf("the sandbox's list of files in %s names %s, which is not there", shortName(folder), shortName(at))
+		}
+	}
+	return list, nil
+}
+
 // List describes what is in a folder of the workspace, and below it; "" is the
 // workspace itself. Links are not followed.
 func (f *Files) List(ctx context.Context, folder string) ([]FileInfo, error) {
@@ -84,7 +105,7 @@ func (f *Files) List(ctx context.Context, folder string) ([]FileInfo, error) {
 		s, err := h.ch.Open(ctx, MethodList, FileParams{Path: name})
 		if err == nil {
 			_ = s.CloseWrite() // reading says more
-			err = ReadJSON(s, maxListing, &list)
+			list, err = readListing(s, name)
 		}
 		return list, err
 	}

@@ -49,6 +49,27 @@ func (e *notFrame) Error() string {
 	return "it does not speak the protocol, it says " + strconv.QuoteToASCII(string(e.begins))
 }
 
+// violation is what a peer did that speaks the protocol, and breaks it.
+type violation struct{ err error }
+
+func (v *violation) Error() string { return v.err.Error() }
+func (v *violation) Unwrap() error { return v.err }
+
+func violated(err error) error {
+	if err != nil {
+		return &violation{err}
+	}
+	return nil
+}
+
+// misspoke reports that the peer did not keep to the protocol: nothing that it said,
+// or left unsaid, proves anything.
+func misspoke(err error) bool {
+	var v *violation
+	var n *notFrame
+	return errors.As(err, &v) || errors.As(err, &n)
+}
+
 // readFrame reads one. At the end of the input before a frame it returns io.EOF,
 // inside of one io.ErrUnexpectedEOF. The payload is the caller's.
 func readFrame(r io.Reader) (frame, error) {

@@ -144,8 +144,9 @@ func (l *Ledger) Lookup(op batch.OperationID) (LedgerRecord, error) {
 		if out == nil {
 			return rec, nil
 		}
-		rec.Output = &batch.Output{}
-		if json.Unmarshal(out, rec.Output) == nil {
+		output, err := DecodeOutput(out)
+		if err == nil {
+			rec.Output = output
 			return rec, nil
 		}
 	}

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -169,10 +168,11 @@ func (l *Ledger) copyTo(fresh *Ledger, drop map[batch.OperationID]bool) error {
 			continue
 		}
 		if out != nil {
-			rec.Output = &batch.Output{}
-			if err := json.Unmarshal(out, rec.Output); err != nil {
+			output, err := DecodeOutput(out)
+			if err != nil {
 				return err
 			}
+			rec.Output = output
 		}
 		if err := fresh.append(rec); err != nil {
 			return err

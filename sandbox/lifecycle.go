@@ -122,7 +122,7 @@ func (m *Manager) spec(e *Environment, session string) *Spec {
 func (m *Manager) newDesk() *desk {
 	return &desk{
 		network: m.o.Network, guard: m.o.Egress, redactor: m.o.Redactor, log: m.o.Logger,
-		running: map[batch.OperationID]*running{}, sessions: map[string]*egress.Session{},
+		running: map[batch.OperationID]*running{}, sessions: map[string]*egress.Session{}, exchanges: make(chan struct{}, maxExchanges),
 	}
 }
 

@@ -3,7 +3,9 @@ package sandbox
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/awaken-agents/awaken-host/batch"
 )
@@ -55,6 +57,81 @@ func EncodeOutput(out *batch.Output) ([]byte, error) {
 		return nil, fmt.Errorf("output of call %s: %w", out.CallID, w.err)
 	}
 	return b.Bytes(), nil
+}
+
+// maxBlocks bounds the blocks, and the commands, of one output: each takes two bytes to
+// send and more than a hundred to keep. A Hand's own bound for its guests is the same.
+const maxBlocks = 10_000
+
+// DecodeOutput reads what EncodeOutput wrote, at the other end or by somebody who
+// pretends to be there. Null is an error.
+func DecodeOutput(raw []byte) (*batch.Output, error) {
+	var out *batch.Output
+	if bytes.Count(raw, []byte{','}) < maxBlocks { // so there are no more of anything
+		if err := json.Unmarshal(raw, &out); err != nil {
+			return nil, err
+		}
+	} else {
+		var many *struct {
+			batch.Output
+			Content blocks   `json:"content"`
+			State   commands `json:"state"`
+		}
+		if err := json.Unmarshal(raw, &many); err != nil {
+			return nil, err
+		}
+		if many != nil {
+			out = &many.Output
+			out.Content, out.State = many.Content, many.State
+		}
+	}
+	if out == nil {
+		return nil, errNoOutput
+	}
+	return out, nil
+}
+
+var errNoOutput = errors.New("it holds no output")
+
+type (
+	blocks   []batch.ContentBlock
+	commands []batch.Command
+)
+
+func (b *blocks) UnmarshalJSON(raw []byte) (err error) {
+	*b, err = decodeList[batch.ContentBlock](bytes.NewReader(raw), maxBlocks, "blocks")
+	return err
+}
+
+func (c *commands) UnmarshalJSON(raw []byte) (err error) {
+	*c, err = decodeList[batch.Command](bytes.NewReader(raw), maxBlocks, "commands")
+	return err
+}
+
+// decodeList reads a JSON list, or null, of so many at most.
+func decodeList[T any](r io.Reader, most int, what string) ([]T, error) {
+	d := json.NewDecoder(r)
+	switch t, err := d.Token(); {
+	case err != nil:
+		return nil, err
+	case t == nil:
+		return nil, nil
+	case t != json.Delim('['):
+		return nil, fmt.Errorf("there is no list of %s", what)
+	}
+	list := []T{}
+	for d.More() {
+		if len(list) == most {
+			return nil, fmt.Errorf("there are more than %d %s", most, what)
+		}
+		var one T
+		if err := d.Decode(&one); err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	_, err := d.Token()
+	return list, err
 }
 
 // outputWriter puts JSON together; the first error stays.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 )
 
@@ -377,7 +378,7 @@ func (s *Stream) sendCancel(cause error) {
 
 func cut(text string, most int) string {
 	if len(text) > most {
-		return text[:most]
+		return strings.ToValidUTF8(text[:most], "") // not within a character
 	}
 	return text
 }
@@ -467,6 +468,9 @@ func (s *Stream) peerEnded(payload []byte) error {
 	}
 	if e.Bytes != s.got {
 		return fmt.Errorf("request %d has lost bytes: %d were sent and %d came", s.id, e.Bytes, s.got)
+	}
+	if e.Error != nil {
+		e.Error.Msg = cut(e.Error.Msg, maxMessage)
 	}
 	s.ended = &e
 	if !s.opener {

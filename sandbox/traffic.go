@@ -52,6 +52,14 @@ func (d *desk) http(ctx context.Context, s *Stream) error {
 	}
 	ctx, cancel := both(ctx, r.ctx)
 	defer cancel()
+	select {
+	case d.exchanges <- struct{}{}:
+		defer func() { <-d.exchanges }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	// A body that never ends does not outlive the call.
+	defer context.AfterFunc(ctx, func() { s.stop(context.Cause(ctx)) })()
 	body, err := io.ReadAll(io.LimitReader(s, d.guard.MaxRequestBytes()+1))
 	if err != nil {
 		return err
