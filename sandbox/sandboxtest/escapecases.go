@@ -77,6 +77,8 @@ var escapes = []escape{
 		attempt: func(w *escapeWorld) []string { return []string{"daemon", w.mark} }},
 	{name: "daemon after timeout", tries: "the same, when its time is over", ends: "timeout", want: everywhere(contained, nil), judge: judgeDaemon,
 		attempt: func(w *escapeWorld) []string { return []string{"daemon", w.mark} }},
+	{name: "hares", tries: "leaves processes behind of which each goes on in a child before it can be found", alone: true, want: everywhere(contained, nil), judge: judgeHares,
+		attempt: func(w *escapeWorld) []string { return []string{"hares", w.mark} }},
 
 	// The network, with network = "none".
 	{name: "network by address", tries: "connects to every address of the host", want: map[string]string{local: open, kube: open},
@@ -105,6 +107,9 @@ var escapes = []escape{
 	{name: "fork bomb", tries: "starts 1000 processes, where 128 are allowed", alone: true, want: everywhere(contained, map[string]string{local: open, kube: open}), attempt: args("forks", "1000")},
 	{name: "memory bomb", tries: "takes 600 MiB where 256 are allowed", alone: true, want: everywhere(contained, notLocal), attempt: args("memory", "600")},
 	{name: "disk", tries: "writes 400 MiB into the workspace, where 32 are allowed", alone: true, want: everywhere(contained, nil), attempt: args("fill", ".", "400")},
+	{name: "disk, out of sight", tries: "the same in a folder that nobody may list", alone: true, want: everywhere(contained, nil), attempt: args("fill-closed", "400")},
+	{name: "disk, far down", tries: "the same deeper than the name of a file may be long", alone: true, want: everywhere(contained, nil), attempt: args("fill-deep", "400")},
+	{name: "disk, without names", tries: "the same in files that it has removed and holds open", alone: true, want: everywhere(contained, nil), attempt: args("fill-removed", "400")},
 	{name: "temporary files", tries: "writes 400 MiB into `/tmp`, where 16 are allowed", alone: true, want: everywhere(contained, notLocal),
 		attempt: func(w *escapeWorld) []string { return []string{"fill", w.place(sandbox.TempDir), "400"} }},
 	{name: "shared memory", tries: "writes 400 MiB into `/dev/shm`", alone: true, want: everywhere(contained, map[string]string{local: open, namesp: denied}), attempt: args("fill", "/dev/shm", "400")},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -90,6 +91,56 @@ func fill(args []string) (string, error) {
 			return "", err
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Sprintf("%d MiB", most), nil
+}
+
+// fillClosed does so in a folder that it may enter and nobody may list.
+func fillClosed(args []string) (string, error) {
+	if err := os.Mkdir("closed", 0o700); err != nil {
+		return "", err
+	}
+	if err := os.Chmod("closed", 0o300); err != nil {
+		return "", err
+	}
+	return fill(append([]string{"closed"}, args...))
+}
+
+// fillDeep does so further down than the name of a file may be long.
+func fillDeep(args []string) (string, error) {
+	for name, n := strings.Repeat("d", 200), 0; n < 40; n++ {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			return "", err
+		}
+		if err := unix.Chdir(name); err != nil { // os.Chdir wants to know the whole name
+			return "", err
+		}
+	}
+	return fill(append([]string{"."}, args...))
+}
+
+// fillRemoved does so with files that have no name any more.
+func fillRemoved(args []string) (string, error) {
+	most, err := number(args, 0)
+	if err != nil {
+		return "", err
+	}
+	block := bytes.Repeat([]byte("f"), 1<<20)
+	for i := 0; i < most; i += 16 {
+		f, err := os.Create("removed")
+		if err != nil {
+			return "", err
+		}
+		if err := os.Remove("removed"); err != nil {
+			return "", err
+		}
+		for range 16 {
+			if _, err := f.Write(block); err != nil {
+				return "", &containedError{fmt.Sprintf("after %d MiB: %v", i, err)}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		defer func() { _ = f.Close() }()
 	}
 	return fmt.Sprintf("%d MiB", most), nil
 }

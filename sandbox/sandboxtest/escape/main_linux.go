@@ -22,6 +22,7 @@ var attempts = map[string]attempt{
 	"keyctl": keyring, "bpf": bpf, "perf": perf, "uring": uring, "userfault": userfault, "module": module, "terminal": terminal,
 	"tcp": tcp, "name": name, "dns": dns, "raw": raw, "unix": unixSockets, "bus": bus, "proxy": proxy,
 	"forks": forks, "memory": memory, "fill": fill, "flood": flood, "daemon": daemon, "forge": forge,
+	"fill-closed": fillClosed, "fill-deep": fillDeep, "fill-removed": fillRemoved, "hares": hares,
 }
 
 // containedError is what an attempt ran into.
