@@ -44,9 +44,10 @@ type Call struct {
 	Tool      ToolID
 	Arguments []byte // what the model wrote, byte for byte; may be invalid JSON
 
-	Attempt    int    // 1 for the first
-	ToolDigest string // digest pinned when the batch was requested
-	Grant      *Grant // what the gate narrowed; nil: nothing
+	RunBegan   time.Time // tells the run from one of its name that was removed; zero: not known
+	Attempt    int       // 1 for the first
+	ToolDigest string    // digest pinned when the batch was requested
+	Grant      *Grant    // what the gate narrowed; nil: nothing
 	// State is the published run state of the tool's plugin, by declared key. It
 	// never shows what is staged. Read only.
 	State map[string]json.RawMessage

@@ -108,6 +108,7 @@ func (s *session) callFor(ctx context.Context, i int) (*Call, error) {
 		return nil, err
 	}
 	call := cs.Call
+	call.RunBegan = s.run.CreatedAt
 	call.Attempt, call.ToolDigest, call.Grant = cs.Attempt, cs.Pin.ToolDigest, cs.Grant
 	call.State = st.view(cs.Pin.Plugin)
 	return &call, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,8 +61,26 @@ func (x *executor) Invoke(ctx context.Context, call *batch.Call) (*batch.Output,
 	return x.m.clean(t.Plugin, call, out, err)
 }
 
-// sessionOf is the session that a call belongs to: its run.
-func sessionOf(call *batch.Call) string { return string(call.Run) }
+// sessionOf is the session that a call belongs to.
+func sessionOf(call *batch.Call) string { return SessionOf(call.Run, call.RunBegan) }
+
+// SessionOf is the session of a run, which is told from another one of its name, that
+// was removed, by when it began. What ran in a sandbox for that one is none of its.
+func SessionOf(run batch.RunID, began time.Time) string {
+	if began.IsZero() {
+		return string(run)
+	}
+	return string(run) + sessionMark + strconv.FormatInt(began.UnixNano(), 36)
+}
+
+// sessionMark is in no id of a run.
+const sessionMark = "@"
+
+// RunOf is the run of a session.
+func RunOf(session string) batch.RunID {
+	run, _, _ := strings.Cut(session, sessionMark)
+	return batch.RunID(run)
+}
 
 // invoke finds the call a place, and runs it there.
 func (m *Manager) invoke(ctx context.Context, t *plugins.Tool, call *batch.Call) (*batch.Output, error) {

@@ -30,7 +30,7 @@ func (m *Manager) Files(session string) (*Files, error) {
 	defer m.mu.Unlock()
 	e := m.sessions[session]
 	if e == nil {
-		return nil, fmt.Errorf("run %s: %w: none of its calls ran in a sandbox, or its folder was removed", session, ErrNoEnvironment)
+		return nil, fmt.Errorf("run %s: %w: none of its calls ran in a sandbox, or its folder was removed", RunOf(session), ErrNoEnvironment)
 	}
 	return &Files{m: m, e: e}, nil
 }

@@ -67,7 +67,7 @@ type Options struct {
 // SessionState is what has become of a session.
 type SessionState string
 
-// The states of a session. A session is a run.
+// The states of a session. A session is a run; see SessionOf.
 const (
 	SessionOpen  SessionState = "open"  // it may make calls
 	SessionEnded SessionState = "ended" // it makes no calls any more: its Environment is released

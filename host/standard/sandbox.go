@@ -139,14 +139,16 @@ func (s *sandboxes) mounts() ([]sandbox.MountSpec, error) {
 	return list, errors.Join(errs...)
 }
 
-// session says what has become of a run, whose id is that of its session.
-func (s *sandboxes) session(ctx context.Context, id string) (sandbox.SessionState, error) {
-	run, err := s.store.Run(ctx, batch.RunID(id))
+// session says what has become of a session, which is a run.
+func (s *sandboxes) session(ctx context.Context, session string) (sandbox.SessionState, error) {
+	run, err := s.store.Run(ctx, sandbox.RunOf(session))
 	switch {
 	case errors.Is(err, batch.ErrNotFound):
 		return sandbox.SessionGone, nil
 	case err != nil:
 		return "", err
+	case session != sandbox.SessionOf(run.ID, run.CreatedAt):
+		return sandbox.SessionGone, nil // it is another run of that name
 	case run.Cancelled != nil && run.OpenStep == 0:
 		return sandbox.SessionEnded, nil
 	}

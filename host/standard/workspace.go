@@ -34,7 +34,8 @@ func OpenWorkspace(ctx context.Context, file string, run RunID, o Options) (*Wor
 		return nil, nil, err
 	}
 	fail := func(err error) (*Workspace, io.Closer, error) { return nil, nil, errors.Join(err, store.Close()) }
-	if _, err := store.Run(ctx, run); err != nil {
+	r, err := store.Run(ctx, run)
+	if err != nil {
 		return fail(err)
 	}
 	s := &sandboxes{cfg: cfg, store: store, known: &plugins.Redactor{}, log: o.Logger}
@@ -45,7 +46,7 @@ func OpenWorkspace(ctx context.Context, file string, run RunID, o Options) (*Wor
 	if err != nil {
 		return fail(err)
 	}
-	files, err := m.Files(string(run))
+	files, err := m.Files(sandbox.SessionOf(r.ID, r.CreatedAt))
 	if err != nil {
 		return fail(errors.Join(err, closeSandboxes(m)))
 	}

@@ -57,6 +57,7 @@ func newPod(spec *sandbox.Spec, o *Options) *corev1.Pod {
 	for key, value := range pod.Annotations {
 		pod.Labels[key] = labelValue(value)
 	}
+	pod.Labels[sandbox.LabelSession] = labelValue(string(sandbox.RunOf(spec.Labels.Session))) // as people look for it
 	pod.Labels[labelNetwork] = string(spec.Network)
 	main := &pod.Spec.Containers[0]
 	main.Env = environment(spec.Env)

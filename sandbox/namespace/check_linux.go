@@ -28,7 +28,7 @@ func (t *Tier) Check(ctx context.Context) error {
 	if err != nil {
 		return unavailable(sandbox.ReasonStart, "no folder to try it with", "", err)
 	}
-	defer sandbox.RemoveTree(dir)
+	defer func() { _ = sandbox.RemoveTree(dir) }()
 	spec := &sandbox.Spec{ID: "check", Hand: program, Workspace: filepath.Join(dir, "workspace"), State: filepath.Join(dir, "state"), Network: sandbox.NetworkNone}
 	for _, d := range []string{spec.Workspace, spec.State} {
 		err := os.Mkdir(d, 0o700)
