@@ -195,11 +195,11 @@ func (r *remover) inPlace(f *os.File, name string, depth int) error {
 // removeEmpty removes a name that is a file, a link or an empty folder. It is not done
 // when it is a folder with something in it.
 func removeEmpty(f *os.File, name string) (done bool, err error) {
-	ferr := unix.Unlinkat(int(f.Fd()), name, 0) //nolint:gosec // a descriptor
+	ferr := unix.Unlinkat(int(f.Fd()), name, 0)
 	if ferr == nil || errors.Is(ferr, unix.ENOENT) {
 		return true, nil
 	}
-	err = unix.Unlinkat(int(f.Fd()), name, unix.AT_REMOVEDIR) //nolint:gosec // a descriptor
+	err = unix.Unlinkat(int(f.Fd()), name, unix.AT_REMOVEDIR)
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT):
 		return true, nil
@@ -216,7 +216,7 @@ func removeEmpty(f *os.File, name string) (done bool, err error) {
 // openFolder opens a folder below f, after it was opened up for this process.
 func openFolder(f *os.File, name string) (*os.File, error) {
 	open := func() (int, error) {
-		return unix.Openat(int(f.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0) //nolint:gosec // a descriptor
+		return unix.Openat(int(f.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	}
 	fd, err := open()
 	if errors.Is(err, unix.EACCES) && openUp(f, name) == nil {
@@ -235,7 +235,7 @@ func openFolder(f *os.File, name string) (*os.File, error) {
 // moveFolder moves a folder, also one that forbids it: its own entry for what is above
 // it changes.
 func moveFolder(from *os.File, name string, to *os.File, as string) error {
-	move := func() error { return unix.Renameat(int(from.Fd()), name, int(to.Fd()), as) } //nolint:gosec // descriptors
+	move := func() error { return unix.Renameat(int(from.Fd()), name, int(to.Fd()), as) }
 	err := move()
 	if errors.Is(err, unix.EACCES) && openUp(from, name) == nil {
 		err = move()
@@ -245,8 +245,8 @@ func moveFolder(from *os.File, name string, to *os.File, as string) error {
 
 func deviceOf(f *os.File) (uint64, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil { //nolint:gosec // a descriptor
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0, err
 	}
-	return uint64(st.Dev), nil //nolint:gosec,unconvert // the types differ between systems
+	return uint64(st.Dev), nil //nolint:unconvert // the types differ between systems
 }

@@ -38,7 +38,7 @@ func checkState(dir string) error {
 	}
 	var bytes int64
 	for _, e := range entries {
-		info, err := os.Lstat(filepath.Join(dir, e.Name())) //nolint:gosec // links are not followed
+		info, err := os.Lstat(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // gone meanwhile
 		}

@@ -28,8 +28,11 @@ func TestWaitLetsNobodyIn(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	at := filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "fd")
 	for until := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
