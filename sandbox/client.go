@@ -69,6 +69,7 @@ func connect(ctx context.Context, t Tier, spec *Spec, key []byte, d *desk, beat 
 
 // greet dials the Hand of an Instance, which is stopped when that fails.
 func greet(ctx context.Context, t Tier, inst Instance, spec *Spec, key []byte, d *desk, beat time.Duration, log *slog.Logger) (*hand, error) {
+	d.inst = inst
 	h := &hand{tier: t.Name(), carries: carries(t), inst: inst, desk: d, log: log, plugins: map[string]*sentPlugin{}, stopped: make(chan struct{})}
 	hello := Hello{Environment: spec.ID, Key: key, Network: spec.Network, Limits: spec.Limits.WithDefaults()}
 	for _, m := range spec.Mounts {

@@ -24,6 +24,8 @@ type desk struct {
 	// answer are held here, and a Hand may ask for as many as it likes.
 	exchanges chan struct{}
 
+	inst Instance // set before the Hand is heard
+
 	mu       sync.Mutex
 	running  map[batch.OperationID]*running
 	sessions map[string]*egress.Session // by plugin digest
@@ -102,6 +104,8 @@ func (d *desk) serve(ctx context.Context, s *Stream) error {
 	switch s.Method() {
 	case MethodSecret:
 		return d.secret(ctx, s)
+	case MethodOOMKills:
+		return d.oomKills(s)
 	case MethodHTTP:
 		return d.http(ctx, s)
 	case MethodDial:
@@ -115,6 +119,25 @@ func both(a, b context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(a)
 	stop := context.AfterFunc(b, func() { cancel(context.Cause(b)) })
 	return ctx, func() { stop(); cancel(nil) }
+}
+
+func (d *desk) oomKills(s *Stream) error {
+	var q OOMParams
+	if err := s.Params(&q); err != nil {
+		return err
+	}
+	if _, err := d.of(q.Operation); err != nil {
+		return err
+	}
+	c, is := d.inst.(OOMCounter)
+	if !is {
+		return &RemoteError{Kind: RemoteRefused, Msg: "nobody counts here what the kernel kills for memory"}
+	}
+	n, err := c.OOMKills()
+	if err != nil {
+		return &RemoteError{Kind: RemoteRefused, Msg: err.Error()}
+	}
+	return s.End(OOMCount{Kills: n})
 }
 
 func (d *desk) secret(ctx context.Context, s *Stream) error {

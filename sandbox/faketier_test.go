@@ -30,6 +30,8 @@ type fakeTier struct {
 	// odd answers what it likes in the place of a Hand.
 	odd func(h *fakeHand, s *Stream) (done bool, err error)
 
+	oomKills func() (uint64, error) // nil: not known
+
 	mu      sync.Mutex
 	starts  int
 	running map[string]*fakeHand // by environment id
@@ -162,6 +164,13 @@ func (h *fakeHand) channel() *Channel {
 
 func (h *fakeHand) Channel() io.ReadWriteCloser { return h.rw }
 func (h *fakeHand) Done() <-chan struct{}       { return h.done }
+
+func (h *fakeHand) OOMKills() (uint64, error) {
+	if h.tier.oomKills == nil {
+		return 0, errors.New("the sandbox has no cgroup")
+	}
+	return h.tier.oomKills()
+}
 
 func (h *fakeHand) Ended(context.Context) error {
 	h.mu.Lock()

@@ -73,6 +73,10 @@ const (
 const (
 	// MethodSecret reads a secret: parameters, a SecretParams; body out, the value.
 	MethodSecret = "secret"
+	// MethodOOMKills asks how many processes of this boundary the kernel has killed for
+	// memory, where it cannot be seen from inside: parameters, an OOMParams; result, an
+	// OOMCount. It fails with RemoteRefused where nobody knows.
+	MethodOOMKills = "oom_kills"
 	// MethodHTTP sends one request by the guarded way out: parameters, an HTTPParams;
 	// body in and out; result, an HTTPAnswer.
 	MethodHTTP = "http"
@@ -177,6 +181,16 @@ type FileInfo struct {
 type SecretParams struct {
 	Operation batch.OperationID `json:"operation"`
 	Name      string            `json:"name"`
+}
+
+// OOMParams name the operation that runs a command.
+type OOMParams struct {
+	Operation batch.OperationID `json:"operation"`
+}
+
+// OOMCount is since the start of the Instance.
+type OOMCount struct {
+	Kills uint64 `json:"kills"`
 }
 
 // HTTPParams are a request without its body.

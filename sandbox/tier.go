@@ -118,6 +118,14 @@ type Instance interface {
 	Stop(ctx context.Context) error
 }
 
+// OOMCounter is an Instance that knows how many of its processes the kernel has killed
+// for memory since it was started, and in which the Hand cannot see that by itself. The
+// error says why it is not known.
+type OOMCounter interface {
+	Instance
+	OOMKills() (uint64, error)
+}
+
 // Spec is what an Instance is made of. A Tier reads it and keeps nothing of it but
 // copies.
 type Spec struct {

@@ -171,11 +171,11 @@ func (g *Group) read(controller, name string, pid int) (int64, error) {
 }
 
 // OOMKills is how many processes of the group the kernel has ended since it had no
-// more memory to give.
-func (g *Group) OOMKills() int {
+// more memory to give. The error says why that is not known.
+func (g *Group) OOMKills() (uint64, error) {
 	dir, ok := g.dirs[Memory]
 	if !ok {
-		return 0
+		return 0, errors.New("the group has no limit of memory")
 	}
 	name := "memory.oom_control"
 	if g.place.v2[Memory] {
@@ -183,15 +183,14 @@ func (g *Group) OOMKills() int {
 	}
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == "oom_kill" {
-			n, _ := strconv.Atoi(f[1])
-			return n
+			return strconv.ParseUint(f[1], 10, 64)
 		}
 	}
-	return 0
+	return 0, fmt.Errorf("%s does not say it", filepath.Join(dir, name))
 }
 
 // Remove ends what is in the group and removes it. It returns when nothing is left.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/awaken-agents/awaken-host/plugins/wasm"
@@ -31,6 +32,8 @@ type commands struct {
 	usage    *usage
 	orphans  *orphans
 	confines bool
+
+	uncounted atomic.Bool // nobody knows what the kernel kills for memory
 }
 
 func newCommands(h *hand) *commands {
@@ -72,6 +75,7 @@ func (c *commands) Run(ctx context.Context, q *wasm.Command) (*wasm.CommandResul
 		defer p.Close()
 		o.Env = append(o.Env, p.env()...)
 	}
+	kills, counted := c.kernelKills(ctx, q.Call.Operation())
 	j := &job{c: c, stdout: newCapture(), stderr: newCapture()}
 	if err := j.start(o, q, folder); err != nil {
 		return nil, fmt.Errorf("%s: its supervisor cannot be started: %w", q.Argv[0], err)
@@ -102,7 +106,9 @@ func (c *commands) Run(ctx context.Context, q *wasm.Command) (*wasm.CommandResul
 		return nil, fmt.Errorf("%s: %s", q.Argv[0], j.report.Error)
 	}
 	result.ExitCode, result.Signal = j.report.ExitCode, j.report.Signal
-	if result.TimedOut || result.Limit != "" {
+	if counted && result.ExitCode != 0 && !result.TimedOut && result.Limit == "" {
+		result.Limit = c.outOfMemory(ctx, q.Call.Operation(), kills)
+	} else if result.TimedOut || result.Limit != "" {
 		result.ExitCode, result.Signal = 128+9, "SIGKILL"
 	}
 	result.Stdout, result.Stderr = j.stdout.captured(), j.stderr.captured()

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -58,8 +59,8 @@ func (i *instance) supervise(stderr io.ReadCloser, log *slog.Logger) {
 		if h, _ := i.handle(); h != nil {
 			_ = h.Wait(context.Background())
 		}
-		g := i.group.Load()
-		i.oom.Store(g != nil && g.OOMKills() > 0)
+		n, err := i.OOMKills()
+		i.oom.Store(err == nil && n > 0)
 		select {
 		case <-read:
 		case <-time.After(time.Second):
@@ -87,6 +88,15 @@ func (i *instance) handle() (*process.Handle, int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.first, i.child
+}
+
+// OOMKills implements sandbox.OOMCounter: the Hand sees no cgroup.
+func (i *instance) OOMKills() (uint64, error) {
+	g := i.group.Load()
+	if g == nil {
+		return 0, errors.New("the sandbox has no cgroup")
+	}
+	return g.OOMKills()
 }
 
 func (i *instance) Channel() io.ReadWriteCloser { return i.pipes }

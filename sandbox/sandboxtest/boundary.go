@@ -157,8 +157,15 @@ func (b *boundary) stop() {
 // serve answers what the Hand asks the host.
 func (b *boundary) serve(_ context.Context, s *sandbox.Stream) error {
 	var p sandbox.SecretParams
+	if c, is := b.inst.(sandbox.OOMCounter); is && s.Method() == sandbox.MethodOOMKills {
+		n, err := c.OOMKills()
+		if err != nil {
+			return err
+		}
+		return s.End(sandbox.OOMCount{Kills: n})
+	}
 	if s.Method() != sandbox.MethodSecret {
-		return &sandbox.RemoteError{Kind: sandbox.RemoteRefused, Msg: "the test serves secrets only"}
+		return &sandbox.RemoteError{Kind: sandbox.RemoteRefused, Msg: "the test serves no such thing"}
 	}
 	if err := s.Params(&p); err != nil {
 		return err

@@ -35,6 +35,9 @@ func Suite(t *testing.T, s Setup) {
 	t.Run("properties", s.properties)
 	t.Run("calls", s.callsOf)
 	t.Run("commands", s.commandsOf)
+	if slices.Contains(s.Enforced, sandbox.PropertyMemory) {
+		t.Run("out of memory", s.outOfMemory)
+	}
 	t.Run("files", s.filesOf)
 	t.Run("ledger", s.ledgerOf)
 	if a, ok := s.Tier.(sandbox.Attacher); ok {

@@ -163,6 +163,38 @@ func (s Setup) commandsOf(t *testing.T) {
 	})
 }
 
+// outOfMemory has the kernel end a command, whose answer says so.
+func (s Setup) outOfMemory(t *testing.T) {
+	s.Spec.Limits.MemoryMiB = 128
+	b := s.open(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const grow = `x=x; while :; do x="$x$x"; done`
+	for name, script := range map[string]string{"the command": grow, "a child of it": "sh -c '" + grow + "'; exit $?"} {
+		r, err := b.runAs(ctx, "run", command{Argv: []string{"sh", "-c", script}})
+		if err != nil {
+			// A kubelet on cgroup version 2 has the kernel end all of a container together.
+			select {
+			case <-b.inst.Done():
+			case <-ctx.Done():
+			}
+			if ended := b.inst.Ended(ctx); sandbox.ReasonOf(ended) != sandbox.ReasonMemory {
+				t.Errorf("%s: %v; %v", name, err, ended)
+			}
+			return
+		}
+		if r.ExitCode != 137 || r.TimedOut || !strings.Contains(r.Limit, "ran out of memory") || !strings.Contains(r.Limit, "128 MiB ([sandbox.limits].memory_mib)") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	// What fails by itself, or is killed by somebody else, is not called so afterwards.
+	for script, status := range map[string]int{"exit 3": 3, "kill -9 $$": 137} {
+		if r := b.shell(script); r.ExitCode != status || r.Limit != "" {
+			t.Errorf("%s: %+v", script, r)
+		}
+	}
+}
+
 // ledgerOf makes one operation more than once.
 func (s Setup) ledgerOf(t *testing.T) {
 	b := s.open(t)
