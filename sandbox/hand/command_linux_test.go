@@ -194,7 +194,7 @@ func TestNothingSurvivesACommand(t *testing.T) {
 		if n := sleeping(t, "7101.5"); n > 0 {
 			t.Errorf("%d processes are left", n)
 		}
-		if took := time.Since(begun); took > 5*time.Second {
+		if took := time.Since(begun); took > 30*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	})
@@ -253,7 +253,7 @@ func TestNothingSurvivesACommand(t *testing.T) {
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for begun := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > 8*time.Second {
+		if time.Since(begun) > 30*time.Second {
 			t.Fatal("it does not happen")
 		}
 	}

@@ -88,7 +88,7 @@ func without(rules []rbacv1.PolicyRule, resource, verb string) []rbacv1.PolicyRu
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = f(); err == nil {
 			return
 		}
