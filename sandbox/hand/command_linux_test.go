@@ -274,35 +274,45 @@ func TestConcurrentCommands(t *testing.T) {
 	all.Wait()
 }
 
-// What lies deeper than a name can be long is not out of sight.
+// What lies deeper than a name can be long is not out of sight, be it a folder or only
+// the file in it.
 func TestUsageOfWhatCannotBeSeen(t *testing.T) {
-	dir := t.TempDir()
-	u := newUsage(dir, 1<<20)
-	if over := u.over(); over != "" {
-		t.Errorf("an empty workspace: %s", over)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := strings.Repeat("d", 200)
-	for range 25 {
-		if err := root.Mkdir(name, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		below, err := root.OpenRoot(name)
-		_ = root.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		root = below
-	}
-	defer root.Close()
-	if err := root.WriteFile("hidden", make([]byte, 2<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if over := u.over(); !strings.Contains(over, "cannot be measured") {
-		t.Errorf("2 MiB where nobody can look: %q", over)
+	const longest = 4095 // PATH_MAX has the zero at the end, too
+	for what, file := range map[string]string{"folder": "hidden", "file": strings.Repeat("f", 250)} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			u := newUsage(dir, 1<<20)
+			if over := u.over(); over != "" {
+				t.Errorf("an empty workspace: %s", over)
+			}
+			root, err := os.OpenRoot(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := strings.Repeat("d", 200)
+			levels := (longest - len(dir)) / (len(name) + 1)
+			if what == "folder" {
+				levels++
+			}
+			for range levels {
+				if err := root.Mkdir(name, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				below, err := root.OpenRoot(name)
+				_ = root.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				root = below
+			}
+			defer root.Close()
+			if err := root.WriteFile(file, make([]byte, 2<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if over := u.over(); !strings.Contains(over, "cannot be measured") || len(over) > 500 {
+				t.Errorf("2 MiB where nobody can look: %q", over)
+			}
+		})
 	}
 }
 

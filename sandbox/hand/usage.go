@@ -108,8 +108,12 @@ func measure(folder string, most int64) (bytes int64, files int, err error) {
 		}
 		files++
 		if d.Type().IsRegular() {
-			if info, err := d.Info(); err == nil {
+			info, err := d.Info()
+			switch {
+			case err == nil:
 				bytes += sandbox.OnDisk(info)
+			case !errors.Is(err, fs.ErrNotExist):
+				return sandbox.ShortError(err) // its folder has a name that is short enough, and it has not
 			}
 		}
 		if bytes > most || files > sandbox.MaxWorkspaceEntries {
