@@ -269,13 +269,13 @@ func (m *reference) cancel(id, by string) string {
 			continue
 		}
 		kind := "call_completed"
-		if c.phase == "executing" {
+		if c.phase == "executing" && !c.withdrawn {
 			kind, c.phase = "call_indeterminate", "indeterminate"
 		} else {
 			if c.phase == "awaiting" && r.tickets[c.ticket-1].status == "open" {
 				r.tickets[c.ticket-1].status, r.tickets[c.ticket-1].closed = "cancelled", m.now
 			}
-			c.phase, c.answer = "completed", "cancelled"
+			c.phase, c.answer, c.withdrawn = "completed", "cancelled", false
 			m.seen["answer cancelled"]++
 		}
 		c.failed, c.text = true, "…"

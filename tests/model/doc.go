@@ -3,7 +3,8 @@
 // that know nothing of the engine.
 //
 // A history is a row of actions: batches of calls of every kind, decisions, results
-// of clients, time, cancels, amendments, tools that change. Into an action comes, at
+// of clients, time, cancels, amendments, tools that change. Of a call that a stop cut
+// short there may be a record, which says how it ended, or cannot be read. Into an action comes, at
 // a random place, one trouble: the process dies before or after a call of the store,
 // a call of the store fails in passing, another host takes the run, somebody cancels
 // it, the host is asked to stop. After every action the records of the store and the

@@ -157,8 +157,10 @@ func (m *reference) park(r *refRun, b *refBatch, step, i int, outcome, code stri
 func (m *reference) execute(r *refRun, b *refBatch, step, i int) {
 	c := b.calls[i]
 	for {
-		c.phase, c.attempt = "executing", c.attempt+1
-		if c.attempt == 1 {
+		if c.phase = "executing"; c.withdrawn {
+			c.withdrawn = false
+			m.seen["begun again"]++
+		} else if c.attempt++; c.attempt == 1 {
 			m.count(r, c.tool)
 		}
 		r.event("call_executing", step, i, c.attempt, 0, "")
@@ -183,8 +185,13 @@ func (m *reference) count(r *refRun, tool string) {
 func (m *reference) attempt(r *refRun, b *refBatch, step, i int) (again bool) {
 	c := b.calls[i]
 	m.deed(r, deed{"run", step, i, c.attempt, sees(c, r)})
-	say := r.operation(step, i) + "#" + strconv.Itoa(c.attempt)
-	switch c.does(c.attempt) {
+	return m.outcome(r, b, step, i, c.does(c.attempt), r.operation(step, i)+"#"+strconv.Itoa(c.attempt))
+}
+
+// outcome records what came of an attempt and reports whether there is to be another.
+func (m *reference) outcome(r *refRun, b *refBatch, step, i int, word, say string) (again bool) {
+	c := b.calls[i]
+	switch word {
 	case "ok":
 		if trial := r.staged(b); slices.ContainsFunc(c.Cmds, func(x command) bool { return !x.apply(trial, c.kind().plugin) }) {
 			m.seen["state refused"]++
@@ -200,16 +207,19 @@ func (m *reference) attempt(r *refRun, b *refBatch, step, i int) (again bool) {
 		m.complete(r, b, step, i, "tool", true, "…", nil)
 		return false
 	case "invalid", "placement":
-		m.complete(r, b, step, i, c.does(c.attempt), true, "…", nil)
+		m.complete(r, b, step, i, word, true, "…", nil)
 		return false
 	}
 	if m.stopped {
+		if word == "unavailable" {
+			m.withdraw(r, c)
+		}
 		panic(aborted{"stopped"})
 	}
 	switch {
-	case c.does(c.attempt) == "unavailable" && c.attempt < c.max():
+	case word == "unavailable" && c.attempt < c.max():
 		return true
-	case c.does(c.attempt) == "unavailable":
+	case word == "unavailable":
 		m.complete(r, b, step, i, "failed", true, "…", nil)
 	case c.replays():
 		return true
@@ -259,6 +269,17 @@ func (m *reference) recoverCall(r *refRun, b *refBatch, step, i int) (parked boo
 		}
 		return m.collect(r, b, step, which)
 	}
+	if c.withdrawn {
+		if m.digest(c.tool) != c.digest {
+			m.complete(r, b, step, i, "changed", true, "…", nil)
+			return false
+		}
+		m.execute(r, b, step, i)
+		return false
+	}
+	if m.digest(c.tool) == c.digest && m.recall(r, b, step, i) {
+		return false
+	}
 	if !c.replays() || m.digest(c.tool) != c.digest {
 		m.seen["given up after a stop"]++
 		m.giveUp(r, b, step, i)
@@ -279,7 +300,7 @@ func (m *reference) giveUp(r *refRun, b *refBatch, step, i int) {
 
 func (m *reference) complete(r *refRun, b *refBatch, step, i int, answer string, failed bool, text string, cmds []command) {
 	c := b.calls[i]
-	c.phase, c.answer, c.failed, c.text, c.cmds = "completed", answer, failed, text, cmds
+	c.phase, c.answer, c.failed, c.text, c.cmds, c.withdrawn = "completed", answer, failed, text, cmds, false
 	m.seen["answer "+answer]++
 	r.event("call_completed", step, i, c.attempt, 0, "")
 	m.publish(r, b, step)

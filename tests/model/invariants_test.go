@@ -80,7 +80,7 @@ func (rec *record) deedsOf(step, index int, c *refCall) (out []string) {
 	bad := func(format string, a ...any) {
 		out = append(out, fmt.Sprintf("%s call %d.%d (%s): ", rec.id, step, index, c.tool)+fmt.Sprintf(format, a...))
 	}
-	last, dispatched := 0, false
+	last, looked, dispatched := 0, 0, false
 	asked := map[string]int{}
 	for _, d := range rec.deeds {
 		if d.step != step || d.index != index {
@@ -90,7 +90,19 @@ func (rec *record) deedsOf(step, index int, c *refCall) (out []string) {
 			asked[strings.Fields(d.what)[0]]++
 			continue
 		}
-		if d.attempt <= last || d.attempt > c.attempt || d.attempt > c.max() {
+		if d.kind == "look" { // for what was begun, after which nothing of it runs
+			if d.attempt < last-1 || d.attempt > last+1 {
+				bad("the record of attempt %d is looked for after %d", d.attempt, last)
+			}
+			looked = d.attempt
+			continue
+		}
+		// One of which nothing ran may have been withdrawn, and made again.
+		unbegun := 0
+		if c.does(d.attempt) == "unavailable" {
+			unbegun = 1
+		}
+		if d.attempt <= last-unbegun || d.attempt > c.attempt+unbegun || d.attempt > c.max() {
 			bad("attempt %d after %d, committed are %d of %d", d.attempt, last, c.attempt, c.max())
 		}
 		if dispatched && c.kind().policy == "never_replay" {
@@ -98,7 +110,7 @@ func (rec *record) deedsOf(step, index int, c *refCall) (out []string) {
 		}
 		last, dispatched = d.attempt, dispatched || c.does(d.attempt) != "unavailable"
 	}
-	if c.answer == "tool" && !c.kind().delegate && last != c.attempt {
+	if c.answer == "tool" && !c.kind().delegate && last != c.attempt && looked != c.attempt {
 		bad("attempt %d is said to have answered, %d was the last that ran", c.attempt, last)
 	}
 	records := map[string]int{}
@@ -140,7 +152,11 @@ func rewritten(before, now *record) (out []string) {
 			if c.terminal() && (c.phase != n.phase || c.answer != n.answer || c.text != n.text || c.failed != n.failed || !slices.Equal(c.cmds, n.cmds)) {
 				bad("the outcome of call %d.%d was rewritten", i+1, j)
 			}
-			if c.attempt > n.attempt || c.digest != n.digest {
+			back := 0 // an attempt that was withdrawn
+			if c.attempt > 0 && !c.kind().delegate && (c.does(c.attempt) == "unavailable" || c.Record == "unavailable") {
+				back = 1
+			}
+			if c.attempt-back > n.attempt || c.digest != n.digest {
 				bad("call %d.%d went back", i+1, j)
 			}
 		}

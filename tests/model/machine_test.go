@@ -192,12 +192,12 @@ func (m *machine) root(t *rapid.T, run string) string {
 }
 
 // modelled is the moment as the model knows it.
-func (m *machine) modelled(mo *moment) func(*refRun) {
+func (m *machine) modelled(mo *moment) func(*refRun, deed) {
 	if mo == nil || !mo.hit {
 		return nil
 	}
 	left := mo.after
-	return func(r *refRun) {
+	return func(r *refRun, d deed) {
 		if r.id != mo.run {
 			return
 		}
@@ -215,6 +215,7 @@ func (m *machine) modelled(mo *moment) func(*refRun) {
 			m.ref.cancel(r.id, "boss")
 			m.ref.lost = r
 		case "cancel here":
+			m.ref.unbegun(r, d)
 			m.ref.cancel(r.id, "boss")
 			panic(aborted{"cancelled"})
 		case "stop":

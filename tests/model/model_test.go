@@ -37,7 +37,7 @@ var themes = []theme{
 	{"crashes side by side", allTools, "none*2 crash_before*2 crash_after*2", false, 2},
 	{"passing faults", localTools, "none*2 fail_before fail_after fail_commit_before fail_commit_after", true, 2},
 	{"passing faults of delegations", treeTools, "none fail_commit_before fail_commit_after", true, 1},
-	{"hosts and people at once", localTools, "none*2 takeover*2 cancel_here cancel_there stop", true, 2},
+	{"hosts and people at once", localTools, "none*2 takeover*2 cancel_here cancel_there stop*3", true, 2},
 	{"everything", allTools, "none*4 crash_before*2 crash_after*2 fail_commit_before fail_commit_after takeover*2 cancel_here cancel_there stop", false, 2},
 }
 
@@ -45,6 +45,7 @@ var themes = []theme{
 const mustSee = `answer tool, answer policy, answer blocked, answer denied, answer expired, answer invalid, answer placement,
 	answer changed, answer failed, answer external, answer cancelled, schedule fired, attempted again, repeated after a stop,
 	given up after a stop, state refused, amended, side by side, child parked, child refused, cancel reached a child, orphan cancelled,
+	recorded, not recorded, record unreadable, withdrawn,
 	crash Commit, crash Claim, crash Run, crash Batch, crash Ticket, crash State, crash Open, passing fault,
 	takeover, cancel here, cancel there, stop`
 

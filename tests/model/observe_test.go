@@ -167,7 +167,7 @@ func (rec *record) batch(w *world, b *batch.Batch) *refBatch {
 			s = &script{id: string(c.Call.ID), tool: "not what was submitted: " + string(c.Call.Tool), plan: plan{Do: []string{"ok"}}}
 		}
 		rc := &refCall{script: s, digest: c.Pin.ToolDigest, phase: string(c.Phase), attempt: c.Attempt,
-			grant: c.Grant != nil, ticket: rec.ordinal(c.Ticket), answer: string(c.Answer)}
+			withdrawn: c.Withdrawn(), grant: c.Grant != nil, ticket: rec.ordinal(c.Ticket), answer: string(c.Answer)}
 		if c.Output != nil {
 			rc.failed, rc.text = c.Output.IsError, c.Output.Text()
 			if rc.text != "" && !strings.HasPrefix(rc.text, "say ") {

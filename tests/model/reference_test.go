@@ -42,12 +42,14 @@ type refCall struct {
 	digest  string // pinned; empty: the tool was unknown
 	phase   string
 	attempt int
-	grant   bool
-	ticket  int    // ordinal within the run, from 1
-	answer  string // of a completed call
-	failed  bool
-	text    string // "…" for words of the engine
-	cmds    []command
+	// withdrawn: nothing of it ever ran, since its host was stopped before.
+	withdrawn bool
+	grant     bool
+	ticket    int    // ordinal within the run, from 1
+	answer    string // of a completed call
+	failed    bool
+	text      string // "…" for words of the engine
+	cmds      []command
 }
 
 type refTicket struct {
@@ -196,6 +198,9 @@ func (r *refRun) text() string {
 			if c.grant {
 				put("narrowed")
 			}
+			if c.withdrawn {
+				put("withdrawn")
+			}
 			if c.failed {
 				put("failed")
 			}
@@ -244,7 +249,7 @@ type reference struct {
 	order func(run string, step int) []int
 
 	snaps   map[string][]*refRun // each run after each step of the action, when wanted
-	moment  func(*refRun)        // comes between a deed of a run and what follows
+	moment  func(*refRun, deed)  // comes between a deed of a run and what follows
 	stopped bool                 // the host was asked to stop
 	lost    *refRun              // as it was when the host lost it to another
 	seen    map[string]int       // what the histories have come across
@@ -311,7 +316,7 @@ func (m *reference) deed(r *refRun, d deed) {
 	r.deeds = append(r.deeds, d)
 	m.step(r)
 	if m.moment != nil && r.parent == "" {
-		m.moment(r)
+		m.moment(r, d)
 	}
 }
 

@@ -21,6 +21,7 @@ type plan struct {
 	Gate    string    `json:"gate"`              // the answer to the first question
 	Then    string    `json:"then,omitempty"`    // the answer after the call was parked
 	Do      []string  `json:"do,omitempty"`      // what the tool does, by attempt; the last one repeats
+	Record  string    `json:"record,omitempty"`  // what is on record of the call after a stop, by the words of Do; empty: nothing
 	Cmds    []command `json:"cmds,omitempty"`    // state commands of "ok" and "failstate"
 	Child   []string  `json:"child,omitempty"`   // tool and arguments of the calls to delegate
 	BadArgs bool      `json:"badargs,omitempty"` // the arguments break the tool's schema
@@ -111,6 +112,7 @@ var (
 	gateThen   = weighted("allow*7 narrow block set confirm error")
 	firstDeed  = weighted("ok*12 unavailable*4 execution*3 error panic nothing another fail failstate invalid placement badblock huge badschema")
 	laterDeed  = weighted("ok*6 unavailable*3 execution*2 error fail")
+	recorded   = weighted("none*6 ok*6 fail failstate another invalid execution unavailable badblock error panic nothing")
 	commands   = rapid.SampledFrom([]command{
 		{"increment", "n", "1"}, {"increment", "n", "1"}, {"increment", "n", "-2"}, {"append", "list", "1"}, {"append", "list", "2"},
 		{"set", "n", "5"}, {"set", "list", "[7]"}, {"set", "list", "7"}, {"delete", "n", ""}, {"delete", "list", ""},
@@ -163,6 +165,9 @@ func calls(tools *rapid.Generator[string], depth int) *rapid.Generator[[]*script
 				s.Do = []string{firstDeed.Draw(t, "do")}
 				for s.Do[len(s.Do)-1] != "ok" && len(s.Do) < 3 && coin.Draw(t, "more") {
 					s.Do = append(s.Do, laterDeed.Draw(t, "do"))
+				}
+				if s.Record = recorded.Draw(t, "record"); s.Record == "none" {
+					s.Record = ""
 				}
 				for len(s.Cmds) < 3 && coin.Draw(t, "state") {
 					s.Cmds = append(s.Cmds, commands.Draw(t, "command"))

@@ -9,9 +9,12 @@ import (
 	"github.com/awaken-agents/awaken-host/batch"
 )
 
-// Host is the executor of its own engine: tools that do what the script says, and
-// delegations that start child runs.
-var _ batch.Delegator = (*host)(nil)
+// Host is the executor of its own engine: tools that do what the script says, of which
+// there may be a record, and delegations that start child runs.
+var (
+	_ batch.Delegator = (*host)(nil)
+	_ batch.Recaller  = (*host)(nil)
+)
 
 // Delegates implements batch.Delegator.
 func (h *host) Delegates(id batch.ToolID) bool { return kinds[string(id)].delegate }
@@ -40,7 +43,25 @@ func (h *host) Invoke(ctx context.Context, c *batch.Call) (*batch.Output, error)
 		saw += " narrowed"
 	}
 	h.w.happened(ctx, c, deed{"run", c.Step, c.Index, c.Attempt, saw})
-	say := fmt.Sprintf("%s#%d", c.Operation(), c.Attempt)
+	return produce(c, s, s.does(c.Attempt), fmt.Sprintf("%s#%d", c.Operation(), c.Attempt))
+}
+
+// Recall implements batch.Recaller.
+func (h *host) Recall(ctx context.Context, c *batch.Call) (*batch.Output, bool, error) {
+	s := h.w.script(c)
+	h.w.happened(ctx, c, deed{"look", c.Step, c.Index, c.Attempt, s.Record})
+	switch s.Record {
+	case "":
+		return nil, false, nil
+	case "error":
+		return nil, false, errors.New("the record cannot be read")
+	}
+	out, err := produce(c, s, s.Record, fmt.Sprintf("recorded %s#%d", c.Operation(), c.Attempt))
+	return out, true, err
+}
+
+// produce is what comes of a call that does what a word says.
+func produce(c *batch.Call, s *script, word, say string) (*batch.Output, error) {
 	out := &batch.Output{Content: text("say " + say)}
 	cmds := make([]batch.Command, 0, len(s.Cmds))
 	for _, x := range s.Cmds {
@@ -53,7 +74,7 @@ func (h *host) Invoke(ctx context.Context, c *batch.Call) (*batch.Output, error)
 	failure := func(kind batch.ToolErrorKind) (*batch.Output, error) {
 		return nil, &batch.ToolError{Kind: kind, Msg: "it does not work"}
 	}
-	switch s.does(c.Attempt) {
+	switch word {
 	case "ok":
 		out.State = cmds
 	case "another":
