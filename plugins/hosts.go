@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +36,7 @@ type HostPattern struct {
 const maxHostPattern = 300 // bytes as written
 
 // hostPattern is a name as DNS and certificates know it; underscores are in use.
-var hostPattern = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$`)
+var hostPattern = pattern(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$`)
 
 // ParseHostPattern reads one pattern. The error quotes it and says what to write.
 func ParseHostPattern(s string) (HostPattern, error) {
@@ -136,7 +135,7 @@ func CanonicalHost(host string) (string, error) {
 		return "", errors.New("is not a host: no such name can exist (IDNA)")
 	}
 	mapped = strings.TrimSuffix(mapped, ".")
-	if len(mapped) > 253 || !hostPattern.MatchString(mapped) {
+	if len(mapped) > 253 || !hostPattern().MatchString(mapped) {
 		return "", errors.New("is not a host, write a name such as api.example.com, without spaces")
 	}
 	if !endsInNumber(mapped) {

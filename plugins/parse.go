@@ -54,7 +54,7 @@ func parseManifest(top *section) *Manifest {
 	if reserved(m.ID) {
 		top.fail("id", "%q is the plugin of the tools that host.toml declares, choose another id", m.ID)
 	}
-	if m.Version != "" && !versionPattern.MatchString(m.Version) {
+	if m.Version != "" && !versionPattern().MatchString(m.Version) {
 		top.fail("version", "%q is not a version such as 1.2.0 or 1.2.0-rc.1", m.Version)
 	}
 	checkProse(top, "description", m.Description)
@@ -285,7 +285,7 @@ func parseState(tables []*section) []StateSpec {
 	lines := map[string]int{}
 	for _, s := range tables {
 		key := s.required("key", `name the state key, such as key = "counter"`)
-		if key != "" && !stateKeyPattern.MatchString(key) {
+		if key != "" && !stateKeyPattern().MatchString(key) {
 			s.fail("key", "%q: use letters, digits, . _ and -, at most 128, starting with a letter, digit or _", clip(key, 140))
 		}
 		if line, twice := lines[key]; twice && key != "" {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -24,11 +25,17 @@ const (
 )
 
 var (
-	versionPattern  = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9}){0,2}(-[0-9A-Za-z.-]{1,64})?(\+[0-9A-Za-z.-]{1,64})?$`)
-	stateKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	secretPattern   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	commandPattern  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}$`)
+	versionPattern  = pattern(`^[0-9]{1,9}(\.[0-9]{1,9}){0,2}(-[0-9A-Za-z.-]{1,64})?(\+[0-9A-Za-z.-]{1,64})?$`)
+	stateKeyPattern = pattern(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	secretPattern   = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	commandPattern  = pattern(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}$`)
 )
+
+// pattern is compiled when it is first asked for. A Hand, which starts with every
+// sandbox and every command in one, asks for none.
+func pattern(source string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(source) })
+}
 
 func checkPluginID(id string) error {
 	ok := id != "" && len(id) <= maxPluginID && id[0] != '-'
@@ -86,14 +93,14 @@ func checkGuestPath(p string) error {
 }
 
 func checkCommand(name string) error {
-	if !commandPattern.MatchString(name) {
+	if !commandPattern().MatchString(name) {
 		return fmt.Errorf("%q is not the name of a command, write it without folder, arguments or spaces", clip(name, 80))
 	}
 	return nil
 }
 
 func checkSecret(name string) error {
-	if !secretPattern.MatchString(name) {
+	if !secretPattern().MatchString(name) {
 		return fmt.Errorf("%q is not the name of a secret, use letters, digits and _", clip(name, 80))
 	}
 	return nil
