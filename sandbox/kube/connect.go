@@ -7,12 +7,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
@@ -89,12 +87,8 @@ func (w warnings) HandleWarningHeader(code int, _, text string) {
 	w.logger.Warn("Kubernetes warns", "text", text)
 }
 
-// quiet sends what client-go logs to the logger of the first tier, and not to standard
-// error: its logger is the process's.
-var quiet sync.Once
-
 func connect(o *Options) (*cluster, error) {
-	quiet.Do(func() { klog.SetSlogLogger(o.Logger) })
+	demoteClient(o.Logger)
 	config, namespace, err := restConfig(o)
 	if err != nil {
 		return nil, err
