@@ -262,7 +262,7 @@ func needless(program string, run func(*exec.Cmd) error) error {
 	if program == "" {
 		return errors.New("this program has no file of its own")
 	}
-	return run(exec.Command(program, NeedlessArg)) //nolint:gosec // this program's own file
+	return run(exec.Command(program, NeedlessArg))
 }
 
 // probeSyscalls tries what a filter is there to refuse: one that lets everything
