@@ -200,10 +200,11 @@ func (h *fakeHand) Stop(context.Context) error {
 	h.end(&EndedError{Tier: h.tier.name, Reason: ReasonKilled, What: "it was stopped"})
 	h.wg.Wait()
 	h.mu.Lock()
-	if h.ch != nil {
-		h.ch.Wait()
-	}
+	ch := h.ch
 	h.mu.Unlock()
+	if ch != nil {
+		ch.Wait() // for calls, which take the lock
+	}
 	h.tier.mu.Lock()
 	defer h.tier.mu.Unlock()
 	if h.tier.running[h.spec.ID] == h {
