@@ -59,7 +59,7 @@ func main() {
 
 // netWorld is a host with the plugins exec, which runs the program above, and fetch in a
 // sandbox. Both may reach the host pattern.
-func netWorld(t *testing.T, network, pattern string) *world {
+func netWorld(t *testing.T, tier, network, pattern string) *world {
 	t.Helper()
 	tools := t.TempDir()
 	source := filepath.Join(tools, "main.go")
@@ -71,7 +71,11 @@ func netWorld(t *testing.T, network, pattern string) *world {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
-	w := newWorld(t, "namespace", fmt.Sprintf("network = %q\n[[sandbox.mount]]\ntarget = \"/tools\"\nfolder = %q\n", network, tools), "guests/exec")
+	if err := os.Chmod(tools, 0o755); err != nil { // engines' users read it
+		t.Fatal(err)
+	}
+	lines := settings(t, tier) + fmt.Sprintf("[[sandbox.mount]]\ntarget = \"/tools\"\nfolder = %q\n", tools)
+	w := newWorldWith(t, tier, fmt.Sprintf("network = %q", network), lines, "guests/exec")
 	fetch := filepath.Join(root, "bin", "guests", "fetch")
 	if _, err := os.Stat(filepath.Join(fetch, "plugin.toml")); err != nil {
 		missing(t, "the plugin fetch is not built: run make guests")
@@ -146,7 +150,7 @@ func TestNetworkOfSandboxes(t *testing.T) {
 	}
 	t.Run("allowlist", func(t *testing.T) {
 		t.Parallel()
-		w := netWorld(t, "allowlist", "http://"+address)
+		w := netWorld(t, "namespace", "allowlist", "http://"+address)
 		lines := strings.Split(strings.TrimSpace(w.tried("command", attempts...)), "\n")
 		if len(lines) != len(attempts) {
 			t.Fatalf("%d attempts, and\n%s", len(attempts), strings.Join(lines, "\n"))
@@ -167,9 +171,44 @@ func TestNetworkOfSandboxes(t *testing.T) {
 			t.Errorf("a guest that may not: %s", guest[1])
 		}
 	})
+	for _, tier := range []string{"docker", "podman"} {
+		t.Run("allowlist in "+tier, func(t *testing.T) {
+			t.Parallel()
+			w := netWorld(t, tier, "allowlist", "http://"+address)
+			got := w.tried("command", "get "+server.URL+"/a", "get "+secret.URL, "get "+server.URL+"/away", "dial 1.1.1.1:53", "name example.com")
+			for _, want := range []string{"-> 200 hello /a", "get " + secret.URL + " -> 403 ", "/away -> 403 ", "unreachable", "lookup example.com"} {
+				if !strings.Contains(got, want) {
+					t.Errorf("it does not say %q:\n%s", want, got)
+				}
+			}
+			if guest := texts(w); strings.Contains(got+guest[1], "not for you") || !strings.Contains(guest[0], "hello /g") {
+				t.Errorf("%s\n%v", got, guest)
+			}
+		})
+	}
+	t.Run("policy leaves no host", func(t *testing.T) {
+		t.Parallel()
+		w := netWorld(t, "namespace", "allowlist", "http://"+address)
+		w.write("policy/all.rego", "package awaken.policy\nallow contains \"test\" if input.tool.id\ngrant contains {\"hosts\": []} if input.tool.id\n")
+		got := w.tried("command", "get "+server.URL+"/a")
+		if !strings.Contains(got, "-> 403 ") || !strings.Contains(got, "may not reach") {
+			t.Errorf("a command: %s", got)
+		}
+		if guest := texts(w); strings.Contains(guest[0], "hello") {
+			t.Errorf("a guest: %s", guest[0])
+		}
+	})
+	t.Run("a name, and not its address", func(t *testing.T) {
+		t.Parallel()
+		w := netWorld(t, "namespace", "allowlist", "http://localhost:"+port)
+		got := w.tried("command", "get http://localhost:"+port+"/n", "get "+server.URL+"/a")
+		if strings.Contains(got, "hello /a") || !strings.Contains(got, "hello /n") || strings.Count(got, "-> 403 ") != 1 {
+			t.Errorf("by its name and by its address: %s", got)
+		}
+	})
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		w := netWorld(t, "none", "http://"+address)
+		w := netWorld(t, "namespace", "none", "http://"+address)
 		got := w.tried("command", "get "+server.URL+"/a", "dial "+address, "proxy")
 		if strings.Contains(got, "hello") || !strings.Contains(got, "refused") || !strings.Contains(got, "proxy -> false") {
 			t.Errorf("a command reaches out: %s", got)
