@@ -46,7 +46,7 @@ func waiting(ctx context.Context, _ *Stream) error { <-ctx.Done(); return nil }
 // A peer that opens requests and reads no answer is not remembered without bound.
 func TestUnreadRefusalsBreakTheChannel(t *testing.T) {
 	h, w := greeted(t, ChannelOptions{Serve: waiting, MaxRequests: 8})
-	pad := mustJSON(strings.Repeat("x", 60<<10))
+	pad := mustJSON(strings.Repeat("x", 4<<10))
 	var sent int
 	for id := uint64(2); ; id += 2 {
 		if w.write(frame{frameOpen, id, mustJSON(opening{Method: "x", Params: pad})}) != nil {

@@ -25,8 +25,8 @@ const (
 	idleMilliCPU = 100
 	// What the state, the Hand and what Kubernetes keeps of a container may take of the
 	// node's disk besides the workspace.
-	overheadMiB = 192
-	stateMiB    = 64
+	overheadMiB = 288
+	stateMiB    = 160 // a full ledger, one more record, and what it is written to anew
 	handMiB     = 96
 )
 
