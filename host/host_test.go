@@ -11,6 +11,7 @@ import (
 	"github.com/awaken-agents/awaken-host/batch/storetest"
 	"github.com/awaken-agents/awaken-host/host"
 	"github.com/awaken-agents/awaken-host/plugins"
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // schemas of manifests
 )
 
 const manifest = `

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"aead.dev/minisign"
+
+	"github.com/awaken-agents/awaken-host/plugins/strictjson"
 )
 
 // Whatever the bytes, parsing ends with a manifest that keeps its promises or with
@@ -88,7 +90,7 @@ func FuzzArguments(f *testing.F) {
 		if err == nil && !oracle {
 			t.Fatalf("accepted %q", data)
 		}
-		bounded := len(data) < maxJSONDepth && !bytes.ContainsAny(data, "eE") && !bytes.Contains(data, []byte(`\u`))
+		bounded := len(data) < strictjson.MaxDepth && !bytes.ContainsAny(data, "eE") && !bytes.Contains(data, []byte(`\u`))
 		if err != nil && oracle && bounded {
 			t.Fatalf("refused %q: %v", data, err)
 		}

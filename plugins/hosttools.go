@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins/schema"
+	"github.com/awaken-agents/awaken-host/plugins/strictjson"
 )
 
 // Ids of the two plugins that have no code: their tools are what the operator
@@ -137,7 +139,7 @@ func (t *HostTool) spec() (*ToolSpec, error) {
 		notes, err := json.Marshal(t.Annotations)
 		if err == nil {
 			var v any
-			v, err = decodeStrict(notes)
+			v, err = strictjson.Decode(notes)
 			s.Annotations, _ = v.(map[string]any)
 		}
 		if err != nil {
@@ -155,7 +157,7 @@ func canonicalSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if err := CheckSchema(raw); err != nil {
 		return nil, err
 	}
-	v, err := decodeStrict(raw)
+	v, err := strictjson.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +166,7 @@ func canonicalSchema(raw json.RawMessage) (json.RawMessage, error) {
 
 // CheckSchema reports what keeps raw from being used as a JSON Schema of a tool.
 func CheckSchema(raw json.RawMessage) error {
-	if _, err := compile(raw, nil); err != nil {
+	if err := schema.Validate(raw); err != nil {
 		return fmt.Errorf("not a usable JSON Schema: %w", err)
 	}
 	return nil

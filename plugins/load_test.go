@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // what programs that check schemas link
 )
 
 func TestLoadTrust(t *testing.T) {

@@ -49,6 +49,20 @@ func (m *Manifest) Has(target batch.Target) bool {
 	return slices.ContainsFunc(m.Tools, func(t ToolSpec) bool { return t.Target == target })
 }
 
+// WithoutSchemas is m as a Hand needs it. Arguments, outputs and state are held against
+// their schemas by the host, whose word counts; a Hand would compile them for nothing.
+func (m *Manifest) WithoutSchemas() *Manifest {
+	out := *m
+	out.Tools, out.State = slices.Clone(m.Tools), slices.Clone(m.State)
+	for i := range out.Tools {
+		out.Tools[i].InputSchema, out.Tools[i].OutputSchema = nil, nil
+	}
+	for i := range out.State {
+		out.State[i].Schema = nil
+	}
+	return &out
+}
+
 // Module names the code.
 type Module struct {
 	Path   string // inside the plugin's folder, slash separated

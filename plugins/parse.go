@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins/schema"
 )
 
 // MaxManifestBytes bounds plugin.toml.
@@ -260,7 +261,7 @@ func parseSchema(s *section, key string) (json.RawMessage, map[string]any) {
 		s.fail(key, "%v", err)
 		return nil, nil
 	}
-	if _, err := compile(raw, nil); err != nil {
+	if err := schema.Validate(raw); err != nil {
 		s.fail(key, "not a usable JSON Schema: %v", err)
 		return nil, nil
 	}

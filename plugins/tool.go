@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins/schema"
+	"github.com/awaken-agents/awaken-host/plugins/strictjson"
 )
 
 // Tool is one tool of a Snapshot under the name the model sees. It is a
@@ -17,15 +19,15 @@ type Tool struct {
 	Plugin *Plugin
 	Spec   *ToolSpec
 
-	input  *schema            // nil: any object
-	output *schema            // nil: not checked
-	state  map[string]*schema // by declared key; nil value: any JSON
+	input  schema.Checker            // nil: any object
+	output schema.Checker            // nil: not checked
+	state  map[string]schema.Checker // by declared key; nil value: any JSON
 }
 
 var _ batch.Tool = (*Tool)(nil)
 
 // newTool compiles the schemas of spec; state is shared by the plugin's tools.
-func newTool(name batch.ToolID, p *Plugin, spec *ToolSpec, state map[string]*schema) (*Tool, error) {
+func newTool(name batch.ToolID, p *Plugin, spec *ToolSpec, state map[string]schema.Checker) (*Tool, error) {
 	t := &Tool{Name: name, Plugin: p, Spec: spec, state: state}
 	var err error
 	if t.input, err = optionalSchema(spec.InputSchema); err != nil {
@@ -37,11 +39,11 @@ func newTool(name batch.ToolID, p *Plugin, spec *ToolSpec, state map[string]*sch
 	return t, nil
 }
 
-func optionalSchema(raw json.RawMessage) (*schema, error) {
+func optionalSchema(raw json.RawMessage) (schema.Checker, error) {
 	if raw == nil {
 		return nil, nil
 	}
-	return compileSchema(raw)
+	return schema.Compile(raw)
 }
 
 // Descriptor is what the ledger pins. The digest is that of the manifest, which
@@ -60,7 +62,7 @@ func (t *Tool) Descriptor() batch.Descriptor {
 // numbers a double can hold. The error is short, names the place as a JSON pointer
 // and the rule, and is fit for the model.
 func (t *Tool) CheckArguments(args []byte) error {
-	v, err := decodeStrict(args)
+	v, err := strictjson.Decode(args)
 	if err != nil {
 		return fmt.Errorf("the arguments of %s are refused: %w", t.Name, err)
 	}
@@ -70,7 +72,7 @@ func (t *Tool) CheckArguments(args []byte) error {
 	if t.input == nil {
 		return nil
 	}
-	if err := t.input.check(v, len(args)); err != nil {
+	if err := t.input.Check(v, len(args)); err != nil {
 		return fmt.Errorf("the arguments of %s do not fit its input schema: %w", t.Name, err)
 	}
 	return nil
@@ -89,9 +91,9 @@ func (t *Tool) CheckOutput(out *batch.Output) error {
 			continue
 		}
 		found = true
-		v, err := decodeStrict(b.JSON)
+		v, err := strictjson.Decode(b.JSON)
 		if err == nil {
-			err = t.output.check(v, len(b.JSON))
+			err = t.output.Check(v, len(b.JSON))
 		}
 		if err != nil {
 			return fmt.Errorf("the output of %s does not fit its output schema: block %d: %w", t.Name, i, err)
@@ -115,9 +117,9 @@ func (t *Tool) CheckState(key string, value json.RawMessage) error {
 	if value == nil { // a deletion: there is nothing to hold against the schema
 		return nil
 	}
-	v, err := decodeStrict(value)
+	v, err := strictjson.Decode(value)
 	if err == nil && s != nil {
-		err = s.check(v, len(value))
+		err = s.Check(v, len(value))
 	}
 	if err != nil {
 		return fmt.Errorf("state key %q of plugin %s: %w", key, t.Plugin.Manifest.ID, err)
@@ -126,8 +128,8 @@ func (t *Tool) CheckState(key string, value json.RawMessage) error {
 }
 
 // stateSchemas compiles the state declarations of a plugin.
-func stateSchemas(p *Plugin) (map[string]*schema, error) {
-	out := map[string]*schema{}
+func stateSchemas(p *Plugin) (map[string]schema.Checker, error) {
+	out := map[string]schema.Checker{}
 	for _, d := range p.Manifest.State {
 		if _, twice := out[d.Key]; twice {
 			return nil, errors.New("the key " + d.Key + " is declared twice")

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	"github.com/awaken-agents/awaken-host/plugins/strictjson"
 )
 
 // toolOf returns the only tool of a plugin whose [[tool]] has these extra lines.
@@ -35,7 +36,7 @@ func TestCheckArguments(t *testing.T) {
 		{"good pair", `{"name":"\ud83d\ude00"}`, ""},
 		{"good escaped backslash", `{"name":"\\ud83d"}`, ""},
 		{"good big integer", `{"name":"x","age":123456789012345678901234567890}`, ""},
-		{"good depth", deep(maxJSONDepth - 2), ""},
+		{"good depth", deep(strictjson.MaxDepth - 2), ""},
 		{"empty", ``, "ends too early"},
 		{"blank", ` `, "ends too early"},
 		{"broken", `{"name":`, "ends too early"},
@@ -56,12 +57,12 @@ func TestCheckArguments(t *testing.T) {
 		{"lone surrogate", `{"name":"\ud83d"}`, "lone surrogate escape at byte 9"},
 		{"low surrogate", `{"name":"\ude00\ud83d"}`, "lone surrogate"},
 		{"lone in key", `{"name":"x","more":{"\ud800":1}}`, "lone surrogate"},
-		{"too deep", deep(maxJSONDepth), "nested deeper than"},
+		{"too deep", deep(strictjson.MaxDepth), "nested deeper than"},
 		{"much too deep", deep(100_000), "nested deeper than"},
 		{"huge exponent", `{"name":"x","age":1e1000000000}`, "/age: a number's exponent is out of range"},
 		{"beyond double", `{"name":"x","age":1e309}`, "/age: a number is out of range"},
 		{"long number", `{"name":"x","age":` + strings.Repeat("1", 500) + `}`, "longer than"},
-		{"many values", `{"name":"x","more":[` + strings.Repeat("1,", maxJSONValues) + `1]}`, "more than 250000 values"},
+		{"many values", `{"name":"x","more":[` + strings.Repeat("1,", strictjson.MaxValues) + `1]}`, "more than 250000 values"},
 		{"missing", `{}`, "/: missing property 'name' (required)"},
 		{"type", `{"name":7}`, "/name: got number, want string (type)"},
 		{"minimum", `{"name":"x","age":-1}`, "/age: "},

@@ -3,9 +3,10 @@ package plugins
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
+
+	"github.com/awaken-agents/awaken-host/plugins/strictjson"
 )
 
 // didYouMean returns `, did you mean "…"?` when one of known is close to got.
@@ -36,13 +37,4 @@ func orList(words []string) string {
 	return strings.Join(quoted[:len(quoted)-1], ", ") + " or " + quoted[len(quoted)-1]
 }
 
-// clip shortens text to at most n bytes at a rune boundary.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
-}
+func clip(text string, n int) string { return strictjson.Clip(text, n) }

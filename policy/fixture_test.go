@@ -15,6 +15,7 @@ import (
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // schemas of manifests
 )
 
 const testDigest = "4d7f00000000000000000000000000000000000000000000000000000000beef"

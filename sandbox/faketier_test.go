@@ -14,6 +14,7 @@ import (
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // schemas of manifests
 )
 
 // fakeTier is a tier on command: its Hands are goroutines that speak the real channel,

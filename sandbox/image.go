@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/awaken-agents/awaken-host/plugins"
 )
@@ -21,7 +20,7 @@ type image struct {
 // boundary.
 func newImage(p *plugins.Plugin, places map[string]bool) (*image, error) {
 	img := &image{module: p.Module, PluginImage: PluginImage{
-		Manifest: withoutSchemas(p.Manifest), Digest: p.Digest, Effective: p.Effective, OutputMiB: p.OutputMiB, Config: p.Config,
+		Manifest: p.Manifest.WithoutSchemas(), Digest: p.Digest, Effective: p.Effective, OutputMiB: p.OutputMiB, Config: p.Config,
 		Clock: p.Clock, Random: p.Random, Warm: p.Warm, Tools: map[string]string{},
 	}}
 	for i := range p.Manifest.Tools {
@@ -58,20 +57,6 @@ func newImage(p *plugins.Plugin, places map[string]bool) (*image, error) {
 	img.Key = digest(unnamed)
 	img.text, err = json.Marshal(img.PluginImage)
 	return img, err
-}
-
-// withoutSchemas is m as a Hand needs it. Arguments, outputs and state are held against
-// their schemas by the host, whose word counts; a Hand would compile them for nothing.
-func withoutSchemas(m *plugins.Manifest) *plugins.Manifest {
-	out := *m
-	out.Tools, out.State = slices.Clone(m.Tools), slices.Clone(m.State)
-	for i := range out.Tools {
-		out.Tools[i].InputSchema, out.Tools[i].OutputSchema = nil, nil
-	}
-	for i := range out.State {
-		out.State[i].Schema = nil
-	}
-	return &out
 }
 
 func digest(b []byte) string {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/awaken-agents/awaken-host/plugins"
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // schemas of manifests
 )
 
 // parse reads a document that must be right.

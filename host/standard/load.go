@@ -9,6 +9,7 @@ import (
 
 	"github.com/awaken-agents/awaken-host/host/config"
 	"github.com/awaken-agents/awaken-host/plugins"
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // schemas of manifests
 	"github.com/awaken-agents/awaken-host/plugins/wasm"
 )
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/awaken-agents/awaken-host/batch"
 	"github.com/awaken-agents/awaken-host/plugins"
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // schemas of manifests
 )
 
 var (

@@ -246,7 +246,7 @@ func TestDeclaredPluginsHaveNoModule(t *testing.T) {
 	}
 	x := r.Executor(func() *plugins.Snapshot { return s })
 	var te *batch.ToolError
-	if _, err := x.Invoke(t.Context(), &batch.Call{Run: "r", Step: 1, ID: "c", Tool: "ask_user", Arguments: []byte("{}")}); !errors.As(err, &te) || te.Kind != batch.ToolErrorUnavailable {
+	if _, err := x.Invoke(t.Context(), &batch.Call{Run: "r", Step: 1, ID: "c", Tool: "ask_user", Arguments: []byte("{}")}); !errors.As(err, &te) || te.Kind != batch.ToolErrorPlacement {
 		t.Errorf("Invoke: %v", err)
 	}
 }

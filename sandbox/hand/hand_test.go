@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/awaken-agents/awaken-host/batch"
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // schemas of manifests
 	"github.com/awaken-agents/awaken-host/sandbox"
 )
 

@@ -177,7 +177,7 @@ func (h *hand) executor(key string) (*image, batch.Executor, error) {
 // rebuild is the plugin as the host has it, with the folders that it has here.
 func (h *hand) rebuild(i *image, code []byte) *plugins.Plugin {
 	p := &plugins.Plugin{
-		Manifest: i.Manifest, Dir: "plugin " + i.Manifest.ID, Digest: i.Digest,
+		Manifest: i.Manifest.WithoutSchemas(), Dir: "plugin " + i.Manifest.ID, Digest: i.Digest,
 		// The host verified it by whatever it trusts; the Hand trusts the host.
 		TrustedBy: plugins.TrustedByPin,
 		Module:    code, Effective: i.Effective, OutputMiB: i.OutputMiB, Config: i.Config,

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	_ "github.com/awaken-agents/awaken-host/plugins/jsonschema" // schemas of manifests
 )
 
 // Hand builds the Hand as it is shipped, once for each test process, and returns the

@@ -1,4 +1,6 @@
-package plugins
+// Package strictjson reads JSON from models and plugins such that every reader of the
+// same bytes sees the same thing.
+package strictjson
 
 import (
 	"bytes"
@@ -15,17 +17,17 @@ import (
 
 // Bounds of a JSON document from a model or a guest.
 const (
-	maxJSONDepth    = 64
-	maxJSONValues   = 250_000 // a failed check may hold an error for each
+	MaxDepth        = 64
+	MaxValues       = 250_000 // a failed check may hold an error for each
 	maxNumberBytes  = 400
 	maxNumberExpAbs = 400
 )
 
-// decodeStrict reads exactly one JSON value such that every reader of the same
+// Decode reads exactly one JSON value such that every reader of the same
 // bytes sees the same thing: UTF-8, no duplicate keys at any level, no lone
 // surrogates, numbers a double can hold, bounded depth and number of values, nothing after the
 // value. Numbers come back as json.Number.
-func decodeStrict(data []byte) (any, error) {
+func Decode(data []byte) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not UTF-8")
 	}
@@ -51,11 +53,11 @@ type strictReader struct {
 	values int
 }
 
-func (r *strictReader) at() string { return clip(pointer(r.path), 160) }
+func (r *strictReader) at() string { return Clip(Pointer(r.path), 160) }
 
 func (r *strictReader) value() (any, error) {
-	if r.values++; r.values > maxJSONValues {
-		return nil, fmt.Errorf("more than %d values", maxJSONValues)
+	if r.values++; r.values > MaxValues {
+		return nil, fmt.Errorf("more than %d values", MaxValues)
 	}
 	tok, err := r.dec.Token()
 	if err != nil {
@@ -68,8 +70,8 @@ func (r *strictReader) value() (any, error) {
 		}
 		return t, nil
 	case json.Delim:
-		if len(r.path) >= maxJSONDepth {
-			return nil, fmt.Errorf("nested deeper than %d levels", maxJSONDepth)
+		if len(r.path) >= MaxDepth {
+			return nil, fmt.Errorf("nested deeper than %d levels", MaxDepth)
 		}
 		if t == '{' {
 			return r.object()
@@ -129,9 +131,9 @@ func (r *strictReader) syntax(err error) error {
 	}
 	var se *json.SyntaxError
 	if errors.As(err, &se) {
-		return fmt.Errorf("not valid JSON at byte %d: %s", se.Offset, clip(se.Error(), 100))
+		return fmt.Errorf("not valid JSON at byte %d: %s", se.Offset, Clip(se.Error(), 100))
 	}
-	return fmt.Errorf("not valid JSON at byte %d: %s", r.dec.InputOffset(), clip(err.Error(), 100))
+	return fmt.Errorf("not valid JSON at byte %d: %s", r.dec.InputOffset(), Clip(err.Error(), 100))
 }
 
 // checkNumber keeps out what the exact arithmetic of a schema check would expand
@@ -185,8 +187,8 @@ func hexEscape(data []byte) rune {
 	return rune(n)
 }
 
-// pointer writes an RFC 6901 JSON pointer; the root is "/".
-func pointer(path []string) string {
+// Pointer writes an RFC 6901 JSON pointer; the root is "/".
+func Pointer(path []string) string {
 	if len(path) == 0 {
 		return "/"
 	}
@@ -197,4 +199,15 @@ func pointer(path []string) string {
 		b.WriteString(escape.Replace(p))
 	}
 	return b.String()
+}
+
+// Clip shortens text from outside, for an error, to at most n bytes at a rune boundary.
+func Clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
 }

@@ -1,4 +1,6 @@
-package plugins
+// Package jsonschema checks values against JSON Schemas, in bounded time and without
+// loading anything. Importing it has package schema use it.
+package jsonschema
 
 import (
 	"encoding/json"
@@ -8,11 +10,14 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/awaken-agents/awaken-host/plugins/schema"
+	"github.com/awaken-agents/awaken-host/plugins/strictjson"
 )
 
-// schema is a compiled JSON Schema that checks in bounded time. Safe for
-// concurrent use.
-type schema struct {
+// checker is a compiled JSON Schema that checks in bounded time. Safe for concurrent
+// use.
+type checker struct {
 	source json.RawMessage
 
 	mu   sync.Mutex
@@ -70,7 +75,7 @@ type noLoader struct{}
 type outsideError struct{ url string }
 
 func (e *outsideError) Error() string {
-	return fmt.Sprintf("%q is outside the manifest and is not loaded, put the definition under $defs and refer to it as #/$defs/…", clip(e.url, 200))
+	return fmt.Sprintf("%q is outside the manifest and is not loaded, put the definition under $defs and refer to it as #/$defs/…", strictjson.Clip(e.url, 200))
 }
 
 func (noLoader) Load(url string) (any, error) { return nil, &outsideError{url} }
@@ -78,15 +83,25 @@ func (noLoader) Load(url string) (any, error) { return nil, &outsideError{url} }
 // schemaURL is in the form the library writes back when it resolves references.
 const schemaURL = "manifest:///schema"
 
-// compileSchema compiles source, JSON Schema of draft 2020-12 unless it names
-// another draft by $schema. Nothing is loaded from anywhere.
-func compileSchema(source json.RawMessage) (*schema, error) {
+func init() { schema.Use(compiler{}) }
+
+type compiler struct{}
+
+// Validate implements schema.Compiler: JSON Schema of draft 2020-12 unless source names
+// another draft by $schema.
+func (compiler) Validate(source json.RawMessage) error {
+	_, err := compile(source, nil)
+	return err
+}
+
+// Compile implements schema.Compiler.
+func (compiler) Compile(source json.RawMessage) (schema.Checker, error) {
 	// The counting vocabulary loosens the check against the meta-schema, so that
 	// comes first and without it.
 	if _, err := compile(source, nil); err != nil {
 		return nil, err
 	}
-	s := &schema{source: source}
+	s := &checker{source: source}
 	first, err := s.take()
 	if err != nil {
 		return nil, err
@@ -101,7 +116,7 @@ func compile(source json.RawMessage, counted *countedSchema) (out *jsonschema.Sc
 			out, err = nil, fmt.Errorf("not a usable schema: %v", r)
 		}
 	}()
-	doc, err := decodeStrict(source)
+	doc, err := strictjson.Decode(source)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +141,7 @@ func compile(source json.RawMessage, counted *countedSchema) (out *jsonschema.Sc
 	return out, nil
 }
 
-func (s *schema) take() (*countedSchema, error) {
+func (s *checker) take() (*countedSchema, error) {
 	s.mu.Lock()
 	if n := len(s.idle); n > 0 {
 		c := s.idle[n-1]
@@ -141,7 +156,7 @@ func (s *schema) take() (*countedSchema, error) {
 	return c, err
 }
 
-func (s *schema) put(c *countedSchema) {
+func (s *checker) put(c *countedSchema) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.idle) < maxIdleSchemas {
@@ -165,11 +180,11 @@ func schemaProblem(err error) error {
 			return errors.New(describe(ve))
 		}
 	}
-	return errors.New(clip(strings.ReplaceAll(err.Error(), schemaURL, ""), 300))
+	return errors.New(strictjson.Clip(strings.ReplaceAll(err.Error(), schemaURL, ""), 300))
 }
 
-// check validates a value from decodeStrict; size is the number of its bytes.
-func (s *schema) check(v any, size int) (err error) {
+// Check validates a value from strictjson.Decode; size is the number of its bytes.
+func (s *checker) Check(v any, size int) (err error) {
 	c, err := s.take()
 	if err != nil {
 		return err
@@ -224,11 +239,11 @@ func describe(ve *jsonschema.ValidationError) string {
 		rule := strings.Join(leaf.ErrorKind.KeywordPath(), "/")
 		// Without its location the library's text is "at '': …".
 		text := (&jsonschema.ValidationError{ErrorKind: leaf.ErrorKind}).Error()
-		text = clip(strings.TrimPrefix(text, "at '': "), maxCauseBytes)
+		text = strictjson.Clip(strings.TrimPrefix(text, "at '': "), maxCauseBytes)
 		if rule != "" {
-			text += " (" + clip(rule, 60) + ")"
+			text += " (" + strictjson.Clip(rule, 60) + ")"
 		}
-		parts = append(parts, clip(pointer(leaf.InstanceLocation), 120)+": "+text)
+		parts = append(parts, strictjson.Clip(strictjson.Pointer(leaf.InstanceLocation), 120)+": "+text)
 	}
 	return strings.ToValidUTF8(strings.Join(parts, "; "), "�")
 }
