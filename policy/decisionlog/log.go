@@ -319,7 +319,7 @@ func (l *Log) Owed() time.Time {
 	var t time.Time
 	for _, s := range l.sinks {
 		s.mu.Lock()
-		t = earlier(t, s.owed)
+		t = earlier(t, s.missing())
 		s.mu.Unlock()
 	}
 	return t
@@ -357,7 +357,7 @@ func (l *Log) Close() error {
 	defer l.unregister()
 	for _, s := range l.sinks {
 		s.mu.Lock()
-		unsettled := !s.owed.IsZero() || len(s.pending) > 0
+		unsettled := !s.missing().IsZero() || len(s.pending) > 0
 		s.mu.Unlock()
 		if !unsettled {
 			continue

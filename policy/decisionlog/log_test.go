@@ -171,6 +171,55 @@ func TestTheLogFailsForAWhile(t *testing.T) {
 	}
 }
 
+// heldLedger keeps whoever reads it waiting while it is held.
+type heldLedger struct {
+	Ledger
+	hold    sync.Mutex
+	entered chan struct{}
+}
+
+func (h *heldLedger) Runs(ctx context.Context, after batch.RunID, limit int) ([]*batch.Run, error) {
+	select {
+	case h.entered <- struct{}{}:
+	default:
+	}
+	h.hold.Lock()
+	defer h.hold.Unlock()
+	return h.Ledger.Runs(ctx, after, limit)
+}
+
+// What is being copied is missing until it is there: the ledger must keep it, and the
+// checkpoint must not pass it.
+func TestBehindWhileCatchingUp(t *testing.T) {
+	s := newScene(t)
+	held := &heldLedger{Ledger: s.o.Ledger, entered: make(chan struct{}, 1)}
+	s.o.Ledger = held
+	l := s.open()
+	b := breakSink(l, 0)
+	e := s.engine(l)
+	s.run(e, "a", "allow")
+	b.set(errDisk)
+	s.run(e, "b", "allow")
+	held.hold.Lock()
+	select { // of one that failed, or of the start
+	case <-held.entered:
+	default:
+	}
+	b.set(nil)
+	<-held.entered
+	st, owed := l.Stats(), l.Owed()
+	l.sinks[0].mu.Lock()
+	since := l.sinks[0].since()
+	l.sinks[0].mu.Unlock()
+	held.hold.Unlock()
+	if !st.Behind || owed.IsZero() || since.After(owed) {
+		t.Errorf("while it copies: behind %t, owed since %s, checkpoint at %s", st.Behind, owed, since)
+	}
+	eventually(t, "caught up", func() bool { return !l.Stats().Behind })
+	s.close(l)
+	s.complete()
+}
+
 func TestRequired(t *testing.T) {
 	s := newScene(t)
 	s.o.Require = true

@@ -41,6 +41,7 @@ type sink struct {
 	pending map[string]time.Time
 	writing map[string]time.Time
 	owed    time.Time       // since then something is missing; zero: nothing
+	copying time.Time       // as owed, what a catch-up that is under way has taken on
 	recent  map[string]bool // what was written during a catch-up; nil: there is none
 	err     error           // why something is owed
 	tried   time.Time       // when it was last tried to catch up
@@ -63,8 +64,12 @@ func (s *sink) since() time.Time {
 			t = earlier(t, at)
 		}
 	}
-	return earlier(t, s.owed)
+	return earlier(t, s.missing())
 }
+
+// missing is since when the outlet lacks something, also while that is being copied;
+// zero: nothing. Mu is held.
+func (s *sink) missing() time.Time { return earlier(s.owed, s.copying) }
 
 // begin keeps the checkpoint before every record that may be missing.
 func (s *sink) begin(id string, at time.Time) {
@@ -134,12 +139,12 @@ func (s *sink) catchUp(ctx context.Context, ledger Ledger, patience time.Duratio
 	defer s.catching.Unlock()
 	s.mu.Lock()
 	from := s.since()
-	s.tried, s.recent, s.owed = s.now(), map[string]bool{}, time.Time{}
+	s.tried, s.recent, s.owed, s.copying = s.now(), map[string]bool{}, time.Time{}, s.owed
 	s.mu.Unlock()
 	n, err := s.copyFrom(ctx, from, ledger, patience, render)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.recent = nil
+	s.recent, s.copying = nil, time.Time{}
 	if err != nil {
 		s.owed, s.err = earlier(s.owed, from), err
 	} else if s.owed.IsZero() {
@@ -262,10 +267,11 @@ func (s *sink) checkpoint() {
 func (s *sink) behind() (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.owed.IsZero() {
-		return time.Time{}, nil
+	t := s.missing()
+	if t.IsZero() {
+		return t, nil
 	}
-	return s.owed, s.err
+	return t, s.err
 }
 
 // finish closes the outlet. When nothing is owed the checkpoint says so.
@@ -273,7 +279,7 @@ func (s *sink) finish() error {
 	err := s.out.flush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && s.owed.IsZero() && len(s.pending)+len(s.writing) == 0 {
+	if err == nil && s.missing().IsZero() && len(s.pending)+len(s.writing) == 0 {
 		s.save(checkpoint{Since: s.now(), Clean: true})
 	}
 	return errors.Join(err, s.out.close())
