@@ -109,10 +109,10 @@ func digestOf(ref string) string { return ref[strings.LastIndexByte(ref, '@')+1:
 func (t *Tier) look(ctx context.Context, again bool) (*facts, error) {
 	switch {
 	case t.image == "":
-		return nil, t.unavailable(sandbox.ReasonDigest, "no image is configured", "name one by its digest: image = \"name@sha256:…\"")
+		return nil, t.unavailable(sandbox.ReasonDigest, "no image is configured", "name one by its digest: [sandbox].image = \"name@sha256:…\"")
 	case !pinned.MatchString(t.image):
 		return nil, t.unavailable(sandbox.ReasonDigest, fmt.Sprintf("image %q is not named by digest", t.image),
-			fmt.Sprintf("write name@sha256:…, or sha256:… of a local image; %s images --digests --no-trunc shows both", t.engine.name))
+			fmt.Sprintf("write it in [sandbox].image as name@sha256:…, or sha256:… of a local image; %s images --digests --no-trunc shows both", t.engine.name))
 	}
 	select {
 	case <-t.looking:

@@ -32,7 +32,7 @@ func restConfig(o *Options) (config *rest.Config, namespace string, err error) {
 	if err != nil {
 		return nil, "", &sandbox.UnavailableError{
 			Tier: sandbox.TierKube, Reason: sandbox.ReasonTool, What: "the configuration " + o.Kubeconfig + " cannot be used", Err: err,
-			Remedy: "name a kubeconfig file in [sandbox.k8s].kubeconfig, and a context that is in it in .context",
+			Remedy: "name a kubeconfig file in [sandbox.k8s].kubeconfig, and a context of it in [sandbox.k8s].context",
 		}
 	}
 	if o.Namespace != "" {

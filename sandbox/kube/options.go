@@ -56,7 +56,7 @@ func (o Options) settled() (Options, error) {
 	if o.PullPolicy == "" {
 		o.PullPolicy = "IfNotPresent"
 	}
-	for _, image := range []struct{ what, name string }{{"image", o.Image}, {"image of the Hand", o.HandImage}} {
+	for _, image := range []struct{ what, name, key string }{{"image", o.Image, "[sandbox].image"}, {"image of the Hand", o.HandImage, "[sandbox.k8s].hand_image"}} {
 		if image.name == "" && image.what != "image" || pinned.MatchString(image.name) {
 			continue
 		}
@@ -65,7 +65,7 @@ func (o Options) settled() (Options, error) {
 			what = "no image is named"
 		}
 		return o, &sandbox.UnavailableError{
-			Tier: sandbox.TierKube, Reason: sandbox.ReasonDigest, What: what, Remedy: "write it as name@sha256:<64 hex digits>",
+			Tier: sandbox.TierKube, Reason: sandbox.ReasonDigest, What: what, Remedy: "write it in " + image.key + " as name@sha256:<64 hex digits>",
 		}
 	}
 	return o, nil

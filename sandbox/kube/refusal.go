@@ -22,14 +22,14 @@ func (c *cluster) refusal(doing string, err error) *sandbox.UnavailableError {
 	text := err.Error()
 	switch {
 	case apierrors.IsUnauthorized(err):
-		u.Reason, u.Remedy = sandbox.ReasonDenied, "the cluster does not know this account: renew the credentials of the kubeconfig"
+		u.Reason, u.Remedy = sandbox.ReasonDenied, "the cluster does not know this account: renew the credentials in the file that [sandbox.k8s].kubeconfig names"
 	case apierrors.IsForbidden(err) && strings.Contains(text, "exceeded quota"):
 		u.Reason, u.Transient = sandbox.ReasonDenied, true
-		u.Remedy = "raise the namespace's ResourceQuota, or lower the limits of sandboxes"
+		u.Remedy = "raise the namespace's ResourceQuota, or lower [sandbox.limits]"
 	case apierrors.IsForbidden(err) && strings.Contains(text, "PodSecurity"):
 		u.Reason, u.Remedy = sandbox.ReasonDenied, "the Pods fit the restricted profile: look for what changes them on their way, such as a webhook"
 	case apierrors.IsForbidden(err) && strings.Contains(text, "is being terminated"):
-		u.Remedy = "name a namespace that is not being deleted"
+		u.Remedy = "name a namespace in [sandbox.k8s].namespace that is not being deleted"
 	case apierrors.IsForbidden(err):
 		u.Reason, u.Remedy = sandbox.ReasonDenied, rightsRemedy
 	case apierrors.IsNotFound(err) && strings.Contains(text, "namespaces"):
@@ -37,7 +37,7 @@ func (c *cluster) refusal(doing string, err error) *sandbox.UnavailableError {
 	case apierrors.IsAlreadyExists(err):
 		u.Remedy = "a Pod of this name is there already: remove it, or wait until it is gone"
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		u.Remedy = "check the configuration of the tier"
+		u.Remedy = "check [sandbox.k8s]"
 	case errors.Is(err, context.Canceled):
 		u.Transient = true
 	case unreachable(err):
