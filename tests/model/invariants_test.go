@@ -91,8 +91,9 @@ func (rec *record) deedsOf(step, index int, c *refCall) (out []string) {
 			continue
 		}
 		if d.kind == "look" { // for what was begun, after which nothing of it runs
-			if d.attempt < last-1 || d.attempt > last+1 {
-				bad("the record of attempt %d is looked for after %d", d.attempt, last)
+			// Each attempt that a crash kept from running is looked for in its turn.
+			if done := max(last, looked); d.attempt < last-1 || d.attempt > done+1 {
+				bad("the record of attempt %d is looked for after %d", d.attempt, done)
 			}
 			looked = d.attempt
 			continue
