@@ -139,10 +139,11 @@ func ListTree(ctx context.Context, root *os.Root, name string) ([]FileInfo, erro
 			return ShortError(err)
 		case at == name && d.IsDir():
 			return nil
-		case TooDeep(at) != nil:
-			return TooDeep(at)
 		case len(list) == MaxWorkspaceEntries:
 			return fmt.Errorf("there are more than %d files in %s: list a folder below it", MaxWorkspaceEntries, shortName(name))
+		}
+		if err := TooDeep(at); err != nil {
+			return err
 		}
 		info, err := root.Lstat(at)
 		if err != nil {

@@ -39,14 +39,6 @@ func local(name string) (string, error) {
 	return name, nil
 }
 
-func describe(name string, info fs.FileInfo, link string) sandbox.FileInfo {
-	f := sandbox.FileInfo{Path: name, Bytes: info.Size(), Mode: info.Mode(), ModTime: info.ModTime(), Link: link}
-	if !info.Mode().IsRegular() {
-		f.Bytes = 0
-	}
-	return f
-}
-
 // file opens the workspace for a request that names something in it. The caller closes
 // the root.
 func (h *hand) file(s *sandbox.Stream) (*os.Root, string, sandbox.FileParams, error) {
@@ -103,9 +95,7 @@ func (h *hand) get(s *sandbox.Stream) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, sandbox.Bare(err))
 	}
-	about := describe(name, info, "")
-	about.Bytes = n
-	return s.End(about)
+	return s.End(sandbox.FileInfo{Path: name, Bytes: n, Mode: info.Mode(), ModTime: info.ModTime()})
 }
 
 // openRegular opens a regular file and waits for nothing: a pipe would.
